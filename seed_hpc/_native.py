@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and loads the native library (ctypes) and turns its status codes into errors."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sysconfig
+from pathlib import Path
+
+from seed_hpc.errors import MissingDependencyError, UserError
+
+ABI_VERSION = 1
+
+_OUT_OF_MEMORY = 3
+
+
+def library_path(backend: str) -> Path:
+    """Returns the file of `libseed_<backend>.so`.
+
+    Looks into the folder named by SEED_HPC_LIBRARY_DIR, then beside the package, then in site-packages (where an
+    editable install puts it).
+
+    Raises:
+        MissingDependencyError: There is no such file; the message says how to build it.
+    """
+    name = f"libseed_{backend}.so"
+    folders = [Path(__file__).parent / "_lib", Path(sysconfig.get_path("platlib")) / "seed_hpc" / "_lib"]
+    if override := os.environ.get("SEED_HPC_LIBRARY_DIR"):
+        folders = [Path(override)]
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    how = "make setup" if backend == "cpu" else "make kernels"
+    raise MissingDependencyError(
+        f"{name} was not found in {', '.join(map(str, folders))}: build it with `{how}`, "
+        "or name its folder in SEED_HPC_LIBRARY_DIR"
+    )
+
+
+@functools.cache
+def load(backend: str = "cpu") -> ctypes.CDLL:
+    """Loads the library once and checks its ABI version.
+
+    Raises:
+        MissingDependencyError: The library is not there, cannot be loaded or is of another version.
+    """
+    path = library_path(backend)
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise MissingDependencyError(f"{path} cannot be loaded: {error}") from error
+    library.seed_last_error.restype = ctypes.c_char_p
+    library.seed_backend_name.restype = ctypes.c_char_p
+    found = int(library.seed_abi_version())
+    if found != ABI_VERSION:
+        raise MissingDependencyError(
+            f"{path} has ABI version {found}, this package needs {ABI_VERSION}: build it again with `make setup`"
+        )
+    return library
+
+
+def check(library: ctypes.CDLL, status: int) -> None:
+    """Raises the library's last error as a `UserError` (or `MemoryError`) unless `status` is SEED_OK."""
+    if status == 0:
+        return
+    message = library.seed_last_error().decode()
+    raise MemoryError(message) if status == _OUT_OF_MEMORY else UserError(message)
