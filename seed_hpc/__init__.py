@@ -19,7 +19,7 @@ _PUBLIC = {
     "UserError": "seed_hpc.errors",
 }
 
-__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
