@@ -34,6 +34,17 @@ SEED_API seed_status seed_game_describe(int32_t index, const char** json);
  * they do in ale-py. */
 SEED_API seed_status seed_game_palette(int32_t pal, uint8_t* rgb, uint8_t* gray);
 
+#define SEED_GAME_VARIABLES 16
+
+/* The rules alone, without a machine: the variables of game `index` at the start of an episode ... */
+SEED_API seed_status seed_game_initial_variables(int32_t index, int32_t variables[SEED_GAME_VARIABLES]);
+
+/* ... and one step of them on `ram` (128 bytes; `cart_ram` too, or NULL for a cartridge without RAM), as after each
+ * emulated frame. Each of the results may be NULL. */
+SEED_API seed_status seed_game_step(int32_t index, const uint8_t* ram, const uint8_t* cart_ram,
+                                    int32_t variables[SEED_GAME_VARIABLES], int32_t* reward, int32_t* lives,
+                                    int32_t* game_over);
+
 /* ---- One machine --------------------------------------------------------------------------------------------- */
 
 #define SEED_RNG_ALE 0     /* ale-py's generator (mt19937), draw for draw. */
@@ -45,10 +56,8 @@ typedef struct seed_machine_options {
   int32_t frame_skip;                 /* Frames that one act() emulates, >= 1. */
   int32_t max_num_frames_per_episode; /* Frame at which an episode is truncated; 0 = never. */
   int32_t rng;                        /* SEED_RNG_ALE or SEED_RNG_COUNTER. */
-  int32_t paddle_max;                 /* Largest paddle resistance so far in this interface; 0 = the console's own. See
-                                       * seed_machine_paddle_max(). */
+  int32_t paddle_max;                 /* Widest paddle range so far, see seed_machine_paddle_max(); 0 = the game's. */
   int32_t env_id;                     /* Key of the counter-based generator beside the seed. */
-  int32_t reserved;                   /* 0. */
 } seed_machine_options;
 
 typedef struct seed_machine seed_machine;
@@ -61,9 +70,6 @@ SEED_API seed_status seed_machine_default_options(seed_machine_options* options)
 SEED_API seed_status seed_machine_create(int32_t game, const uint8_t* rom, int64_t rom_size,
                                          const seed_machine_options* options, seed_machine** machine);
 SEED_API seed_status seed_machine_destroy(seed_machine* machine);
-
-/* Changes repeat_action_probability, frame_skip and max_num_frames_per_episode from now on. */
-SEED_API seed_status seed_machine_set_options(seed_machine* machine, const seed_machine_options* options);
 
 /* Starts an episode in the chosen mode and difficulty. SEED_BAD_STATE when the cartridge does not reach the mode. */
 SEED_API seed_status seed_machine_reset(seed_machine* machine);
