@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from seed_hpc import __version__
-from seed_hpc.errors import UserError
+from seed_hpc.errors import RunFailedError, UserError
 
 # Subcommand -> (module, one line of help). Modules load only when they are used.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -66,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"seed-hpc {args.command}: {error}", file=sys.stderr)
         return 2
+    except RunFailedError as error:
+        print(f"seed-hpc {args.command}: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"seed-hpc {args.command}: interrupted", file=sys.stderr)
         return 130

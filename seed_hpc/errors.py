@@ -15,6 +15,10 @@ class MissingDependencyError(UserError):
     """An optional package, library or device is needed; the message says how to get it."""
 
 
+class RunFailedError(RuntimeError):
+    """A run ended early, not through the user: a lost peer, a full disk; the message says how to go on; exit code 1."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Returns `` (did you mean 'x'?)`` for the known name closest to `name`, or an empty string.
 

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of the distributed tests do; called by forked_ranks."""
+
+import hashlib
+
+import torch
+
+from seed_hpc.distributed import planner
+from seed_hpc.distributed.exchange import GradientExchange, wrap
+from seed_hpc.distributed.launch import Launch
+
+BATCH, FEATURES = 12, 40
+
+
+def small_model() -> torch.nn.Module:
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(FEATURES, 33), torch.nn.Tanh(), torch.nn.Linear(33, 7))
+
+
+def batch(update: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1000 + update)
+    return torch.randn(BATCH, FEATURES, generator=generator), torch.randn(BATCH, 7, generator=generator)
+
+
+def train_single(updates: int) -> torch.Tensor:
+    """The same updates in one process on the whole batch."""
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for update in range(updates):
+        inputs, targets = batch(update)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    return torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+def train(launch: Launch, groups: list, cases: list, updates: int) -> dict:
+    """Trains on this rank's share of each batch with each (algorithm, compression); returns parameters and digests."""
+    results = {}
+    for algorithm, compression in cases:
+        exchange = GradientExchange(
+            tuple(map(tuple, groups)), algorithm=algorithm, compression=compression, device="cpu"
+        )
+        model = wrap(small_model(), exchange, bucket_megabytes=0.002)  # several buckets
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        for update in range(updates):
+            share = slice(launch.rank, None, launch.world_size)
+            inputs, targets = (part[share] for part in batch(update))
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+        parameters = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+        digest = hashlib.sha256(parameters.numpy().tobytes()).hexdigest()
+        results[f"{algorithm} {compression}"] = (digest, parameters.tolist())
+    return results
+
+
+def average_sizes(launch: Launch, groups: list, sizes: list) -> list:
+    """Averages rank-dependent integers, whose float sums are exact, in tensors of awkward sizes."""
+    errors = []
+    for algorithm in planner.ALGORITHMS:
+        exchange = GradientExchange(tuple(map(tuple, groups)), algorithm=algorithm)
+        for size in sizes:
+            values = torch.arange(size, dtype=torch.float32) * (launch.rank + 1)
+            exchange.average_(values)
+            factor = sum(range(1, launch.world_size + 1)) / launch.world_size
+            expected = torch.arange(size, dtype=torch.float32) * factor
+            errors.append(float((values - expected).abs().max()))
+    return errors
+
+
+def measure(launch: Launch, groups: list) -> dict:
+    exchanges = {
+        algorithm: GradientExchange(tuple(map(tuple, groups)), algorithm=algorithm) for algorithm in planner.ALGORITHMS
+    }
+    links = planner.measure(exchanges, sizes_bytes=(4096, 1 << 18), repeats=2)
+    return {algorithm: (link.latency_s, link.bytes_per_s) for algorithm, link in links.items()}
+
+
+def gathered_groups(launch: Launch) -> tuple:
+    from seed_hpc.distributed import topology
+
+    found = topology.gather(launch)
+    return found.nvlink_groups(), found.host_groups(), [device.index for device in found.devices]
