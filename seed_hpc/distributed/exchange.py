@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
-from torch.distributed import GradBucket
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
 
 from seed_hpc.distributed.planner import check_algorithm, num_slots
 from seed_hpc.distributed.topology import Groups

@@ -271,17 +271,17 @@ def _described_devices(path: Path, host: Any) -> list[Device]:
         gpus = [{}] * gpus
     if not isinstance(gpus, list) or not gpus:
         raise UserError(f"{path}: host '{host['name']}' needs 'gpus', a number above 0 or a list")
-    sets = host.get("nvlink") or []
+    name, sets = str(host["name"]), host.get("nvlink") or []
     devices = []
     for index, gpu in enumerate(gpus):
         joined = [number for number, members in enumerate(sets) if index in members]
         devices.append(
             Device(
-                host=host["name"],
+                host=name,
                 index=index,
-                uuid=str(gpu.get("uuid", f"GPU-{host['name']}-{index}")),
+                uuid=str(gpu.get("uuid", f"GPU-{name}-{index}")),
                 name=str(gpu.get("name", "GPU")),
-                fabric=f"{host['name']} set {joined[0]}" if joined else "",
+                fabric=f"{name} set {joined[0]}" if joined else "",
             )
         )
     beyond = {index for members in sets for index in members if index not in range(len(gpus))}
