@@ -3,6 +3,7 @@
 #pragma once
 
 #include "machine/console.h"
+#include "machine/cpu_step.h"
 
 namespace seed {
 
@@ -13,6 +14,10 @@ SEED_HD inline void console_power_on(Console& console, const Rom& rom, Mt19937& 
   console.riot.timer = static_cast<uint8_t>(mt19937_draw(system));
 }
 
+SEED_HD inline uint8_t* console_pixels(const Console& console, const Screen& screen) {
+  return screen.buffers[console.current_buffer & 1];
+}
+
 SEED_HD inline void console_reset(Console& console, const Rom& rom, const Display& display, Screen screen,
                                   Mt19937& system) {
   if (console.error != ConsoleError::kNone) return;
@@ -20,15 +25,77 @@ SEED_HD inline void console_reset(Console& console, const Rom& rom, const Displa
   if (rom_has_superchip(rom)) {
     for (uint8_t& byte : console.cartridge.ram) byte = static_cast<uint8_t>(mt19937_draw(system));
   }
+  cartridge_reset(console.cartridge, rom);
+  tia_reset(console.tia);
+  console.tia.window_stop_clock = (display.ystart + display.height) * kClocksPerLine;
+  console.tia.drawn_clock = kHblankClocks;
+  console.cycles = 0;
+  console.carry_cycles = 0;
+  console.cpu = Mos6502{};
+  console.cpu.SP = 0xff;
+  console.cpu.nz = 1;
+  console.cpu.PC = static_cast<uint16_t>(cartridge_read(console.cartridge, rom, 0xfffc, 0));
+  console.cpu.PC |= static_cast<uint16_t>(cartridge_read(console.cartridge, rom, 0xfffd, 0) << 8);
   for (uint8_t* buffer : screen.buffers) {
-    if (buffer == nullptr) continue;
-    for (int i = 0; i < display.height * kScreenWidth; ++i) buffer[i] = 0;
+    if (buffer != nullptr) fill_pixels(buffer, display.height * kScreenWidth, 0);
+  }
+}
+
+// Begins a new frame: time starts again at the beam's place in the line, in the other buffer.
+SEED_HD inline void console_begin_frame(Console& console, const Display& display) {
+  const int32_t carry = static_cast<int32_t>(static_cast<uint32_t>(console.cycles) % kCyclesPerLine);
+  const int32_t shift = console.cycles - carry;
+  Tia& tia = console.tia;
+  console.current_buffer ^= 1;
+  console.cycles = carry;
+  console.carry_cycles = carry;
+  console.riot.timer_stamp_cycles -= shift;
+  console.riot.expired_stamp_cycles -= shift;
+  console.cartridge.dpc.music_stamp_cycles -= shift;
+  tia.dump_off_cycles -= shift;
+  tia.hmove_clock -= clock_of(shift);
+  if (tia.vsync_due_clock != kNever) tia.vsync_due_clock -= clock_of(shift);
+  tia.window_start_clock = display.ystart * kClocksPerLine;
+  tia.window_stop_clock = tia.window_start_clock + display.height * kClocksPerLine;
+  tia.drawn_clock = tia.window_start_clock + kHblankClocks;
+  tia.colour_loss = display.pal && (console.num_lines & 1);
+}
+
+SEED_HD inline void console_end_frame(Console& console) {
+  const Tia& tia = console.tia;
+  const int32_t clock = clock_of(console.cycles);
+  console.num_lines = static_cast<uint16_t>(console.cycles / kCyclesPerLine);
+  const int32_t stop = clock < tia.window_stop_clock ? clock : tia.window_stop_clock;
+  console.rows_reached = static_cast<uint16_t>(
+      stop <= tia.window_start_clock ? 0 : (stop - tia.window_start_clock) / kClocksPerLine);
+  console.partial = false;
+  console.greyed = false;
+}
+
+// Dims what a frame call without an end has not reached, as ale-py does.
+SEED_HD inline void console_grey_rest(Console& console, const Display& display, uint8_t* pixels) {
+  if (console.greyed) return;
+  console.greyed = true;
+  if (pixels == nullptr) return;
+  const int32_t line = console.cycles / kCyclesPerLine - console.tia.window_start_clock / kClocksPerLine;
+  for (int32_t i = (line < 0 ? 0 : line) * kScreenWidth; i < display.height * kScreenWidth; ++i) {
+    pixels[i] = (pixels[i] & 15) >> 1;
   }
 }
 
 SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Display& display, const Inputs& inputs,
                                       Screen screen) {
-  (void)console, (void)rom, (void)display, (void)inputs, (void)screen;
+  if (console.error != ConsoleError::kNone) return;
+  if (!console.partial) console_begin_frame(console, display);
+  console.partial = true;
+  Bus bus{console, rom, display, inputs, console_pixels(console, screen)};
+  console.tia.frame_done = 0;
+  for (int i = 0; i < kMaxInstructionsPerFrame && !console.cpu.frozen && !console.tia.frame_done; ++i) cpu_step(bus);
+  if (console.tia.frame_done) {
+    console_end_frame(console);
+  } else {
+    console_grey_rest(console, display, bus.pixels);
+  }
 }
 
 }  // namespace seed

@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Television Interface Adaptor: picture, collisions and inputs, evaluated lazily by register-write segments.
+//
+// The TIA is not stepped. Between two register writes that change what is shown, the pixels of a line are six 160-bit
+// masks (two players, two missiles, ball, playfield); drawing and collisions are word operations on them. A write first
+// draws everything before its colour clock in the old state (tia_draw_until), then changes the state.
+//
+// Everything exists only inside the window of lines that Display keeps; above and below it nothing is drawn or collides.
 #pragma once
 
 #include <cstdint>
 
+#include "machine/pixels.h"
 #include "machine/riot.h"
 #include "portability.h"
 
 namespace seed {
 
-constexpr int kScreenWidth = 160;
 constexpr int kClocksPerCycle = 3;
 constexpr int kClocksPerLine = 228;
 constexpr int kCyclesPerLine = 76;
 constexpr int kHblankClocks = 68;
+constexpr int32_t kNever = 0x7fffffff;
+
+// Frames are cut at the first TIA write after this many lines.
+constexpr int kMaxLinesNtsc = 290;
+constexpr int kMaxLinesPal = 342;
 
 // The part of the television picture that is kept, and how.
 struct Display {
@@ -23,35 +34,567 @@ struct Display {
   bool hmove_blanks;  // HMOVE blanks the first eight pixels
 };
 
+// Write addresses.
+enum TiaRegister : uint8_t {
+  // clang-format off
+  kVSYNC, kVBLANK, kWSYNC, kRSYNC, kNUSIZ0, kNUSIZ1, kCOLUP0, kCOLUP1, kCOLUPF, kCOLUBK, kCTRLPF, kREFP0, kREFP1,
+  kPF0, kPF1, kPF2, kRESP0, kRESP1, kRESM0, kRESM1, kRESBL, kAUDC0, kAUDC1, kAUDF0, kAUDF1, kAUDV0, kAUDV1,
+  kGRP0, kGRP1, kENAM0, kENAM1, kENABL, kHMP0, kHMP1, kHMM0, kHMM1, kHMBL, kVDELP0, kVDELP1, kVDELBL,
+  kRESMP0, kRESMP1, kHMOVE, kHMCLR, kCXCLR, kNumTiaRegisters
+  // clang-format on
+};
+
 // The movable objects and the playfield, in the order of Tia::mask.
 enum TiaObject { kP0 = 0, kP1 = 1, kM0 = 2, kM1 = 3, kBL = 4, kPF = 5, kNumTiaObjects = 6 };
 
 // All stamps and clocks are relative to the start of the frame.
 struct Tia {
-  uint64_t mask[kNumTiaObjects][3];  // the 160 pixels of a line that each object covers, bit x & 63 of word x >> 6
+  uint64_t mask[kNumTiaObjects][3];  // pixels of a line that each object covers: bit x & 63 of word x >> 6
   int32_t drawn_clock;               // every pixel before this colour clock is drawn and has collided
   int32_t window_start_clock;        // of row 0
   int32_t window_stop_clock;
-  int32_t vsync_due_clock;  // a VSYNC off before this clock does not end the frame; INT32_MAX = VSYNC is off
-  int32_t hmove_clock;      // last HMOVE strobe
-  int32_t dump_off_cycles;  // when VBLANK bit 7 fell: the paddle capacitors charge since
-  uint16_t collisions;      // bit 2r + 1 and 2r = bit 7 and 6 of collision register r
-  uint8_t stale;            // bit i: mask[i] must be rebuilt
-  uint8_t VSYNC, VBLANK, CTRLPF;
-  uint8_t PF[3];
-  uint8_t NUSIZ[2], REFP[2], RESMP[2], VDELP[2];
-  uint8_t GRP[2], delayed_GRP[2];
-  uint8_t ENAM[2];
-  uint8_t ENABL, delayed_ENABL, VDELBL;
-  uint8_t HM[5];          // motion nibbles of P0, P1, M0, M1, BL
-  uint8_t position[5];    // pixel of the leftmost copy of P0, P1, M0, M1, BL
-  uint8_t colour[4];      // COLUP0, COLUP1, COLUPF, COLUBK without bit 0
-  uint8_t colour_loss;    // 1: PAL picture after a frame with an odd number of lines
-  uint8_t reflect;        // CTRLPF bit 0 as latched at the last line end
-  uint8_t skip_first[2];  // the first copy of the player is not shown
-  uint8_t hmove_blank;    // the next pixels left of 8 are black
-  uint8_t star_bug;       // M0 motion bug: 0 off, 1 on
-  uint8_t star_phase;
+  int32_t vsync_due_clock;           // a VSYNC write that ends the pulse before this clock does not end the frame
+  int32_t hmove_clock;               // last HMOVE strobe
+  int32_t dump_off_cycles;           // when VBLANK bit 7 fell: the paddle capacitors charge since
+  uint16_t collisions;               // bits 2r + 1 and 2r = bits 7 and 6 of collision register r
+  uint8_t stale_masks;               // bit i: mask[i] must be rebuilt
+  uint8_t reg[kNumTiaRegisters];     // last value written; colours without bit 0
+  uint8_t delayed_GRP[2];
+  uint8_t delayed_ENABL;
+  uint8_t position[5];               // leftmost pixel of the first copy of P0, P1, M0, M1, BL
+  uint8_t colour_loss;               // 1: PAL picture after a frame with an odd number of lines
+  uint8_t reflect_pf;                // CTRLPF bit 0 as latched at the last line end
+  uint8_t skip_first[2];             // the first copy of the player is not shown
+  uint8_t hmove_blank;               // the next pixels left of 8 are black
+  uint8_t star_bug;                  // M0 motion bug is on
+  uint8_t star_phase;                // 0 to 3
+  uint8_t frame_done;                // the program or the line limit has ended the frame
 };
+
+SEED_HD inline void tia_reset(Tia& tia) {
+  tia = Tia{};
+  tia.vsync_due_clock = kNever;
+  tia.stale_masks = 0x3f;
+}
+
+SEED_HD SEED_FORCE_INLINE int32_t cycles_to_line_end(int32_t cycles) {
+  const int32_t phase = static_cast<int32_t>(static_cast<uint32_t>(cycles) % kCyclesPerLine);
+  return phase == 0 ? 0 : kCyclesPerLine - phase;
+}
+
+SEED_HD SEED_FORCE_INLINE int32_t clock_of(int32_t cycles) {
+  return static_cast<int32_t>(static_cast<uint32_t>(cycles) * kClocksPerCycle);
+}
+
+// --- Object masks ---------------------------------------------------------------------------------------------------
+
+SEED_HD SEED_FORCE_INLINE uint32_t reverse_byte(uint32_t b) {
+  b = (b & 0xf0) >> 4 | (b & 0x0f) << 4;
+  b = (b & 0xcc) >> 2 | (b & 0x33) << 2;
+  return (b & 0xaa) >> 1 | (b & 0x55) << 1;
+}
+
+// Each bit of a byte becomes two.
+SEED_HD SEED_FORCE_INLINE uint32_t double_bits(uint32_t b) {
+  b = (b | b << 4) & 0x0f0f;
+  b = (b | b << 2) & 0x3333;
+  b = (b | b << 1) & 0x5555;
+  return b | b << 1;
+}
+
+// Each bit of a byte becomes four.
+SEED_HD SEED_FORCE_INLINE uint32_t quadruple_bits(uint32_t b) {
+  b = (b | b << 12) & 0x000f000f;
+  b = (b | b << 6) & 0x03030303;
+  b = (b | b << 3) & 0x11111111;
+  return b * 15;
+}
+
+// The copies of an object by NUSIZ & 7: a pattern times this, and one more copy 64 pixels on for modes 4 and 6.
+SEED_HD SEED_FORCE_INLINE uint64_t copies_of(int nusiz) {
+  const uint64_t at_16 = (0x0a >> (nusiz & 7) & 1), at_32 = (0x4c >> (nusiz & 7) & 1);
+  return 1 | at_16 << 16 | at_32 << 32;
+}
+SEED_HD SEED_FORCE_INLINE bool has_copy_at_64(int nusiz) { return (nusiz & 5) == 4; }
+
+// Writes the 128-bit pattern low, high at pixel `position` of the 160-pixel ring.
+SEED_HD inline void place_pattern(uint64_t mask[3], uint64_t low, uint64_t high, int position) {
+  uint64_t line[5] = {0, 0, 0, 0, 0};
+  const int word = position >> 6, shift = position & 63;
+  line[word] = low << shift;
+  line[word + 1] = (low >> 1) >> (63 - shift) | high << shift;
+  line[word + 2] = (high >> 1) >> (63 - shift);
+  mask[0] = line[0] | line[2] >> 32 | line[3] << 32;
+  mask[1] = line[1] | line[3] >> 32 | line[4] << 32;
+  mask[2] = line[2] & 0xffffffffu;
+}
+
+SEED_HD inline void build_player(Tia& tia, int player) {
+  const int nusiz = tia.reg[kNUSIZ0 + player];
+  uint64_t pattern = (tia.reg[kVDELP0 + player] & 1) ? tia.delayed_GRP[player] : tia.reg[kGRP0 + player];
+  if (!(tia.reg[kREFP0 + player] & 8)) pattern = reverse_byte(static_cast<uint32_t>(pattern));
+  if ((nusiz & 7) == 5) pattern = static_cast<uint64_t>(double_bits(static_cast<uint32_t>(pattern))) << 1;
+  if ((nusiz & 7) == 7) pattern = static_cast<uint64_t>(quadruple_bits(static_cast<uint32_t>(pattern))) << 1;
+  const uint64_t copies = copies_of(nusiz) - (tia.skip_first[player] ? 1 : 0);
+  place_pattern(tia.mask[kP0 + player], pattern * copies, has_copy_at_64(nusiz) ? pattern : 0,
+                tia.position[kP0 + player]);
+}
+
+SEED_HD inline void build_missile(Tia& tia, int missile) {
+  const int nusiz = tia.reg[kNUSIZ0 + missile];
+  int width = 1 << (nusiz >> 4 & 3);
+  bool enabled = (tia.reg[kENAM0 + missile] & 2) && !(tia.reg[kRESMP0 + missile] & 2);
+  if (missile == 0 && tia.star_bug) {
+    if (tia.star_phase == 1 && width < 2) width = 2;
+    if (tia.star_phase == 2) enabled = false;
+  }
+  const uint64_t pattern = enabled ? (1u << width) - 1 : 0;
+  place_pattern(tia.mask[kM0 + missile], pattern * copies_of(nusiz), has_copy_at_64(nusiz) ? pattern : 0,
+                tia.position[kM0 + missile]);
+}
+
+SEED_HD inline void build_ball(Tia& tia) {
+  const int width = 1 << (tia.reg[kCTRLPF] >> 4 & 3);
+  const int enable = (tia.reg[kVDELBL] & 1) ? tia.delayed_ENABL : tia.reg[kENABL];
+  place_pattern(tia.mask[kBL], (enable & 2) ? (1u << width) - 1 : 0, 0, tia.position[kBL]);
+}
+
+SEED_HD inline void build_playfield(Tia& tia) {
+  const uint32_t pf0 = tia.reg[kPF0] >> 4, pf1 = tia.reg[kPF1], pf2 = tia.reg[kPF2];
+  const uint64_t left0 = quadruple_bits(pf0), left1 = quadruple_bits(reverse_byte(pf1)), left2 = quadruple_bits(pf2);
+  const uint64_t low = left0 | left1 << 16 | left2 << 48, high = left2 >> 16;  // 80 pixels
+  uint64_t* const mask = tia.mask[kPF];
+  mask[0] = low;
+  if (tia.reflect_pf) {
+    const uint64_t right0 = quadruple_bits(reverse_byte(pf2)), right1 = quadruple_bits(pf1);
+    const uint64_t right2 = quadruple_bits(reverse_byte(pf0) >> 4);
+    const uint64_t right = right0 | right1 << 32;
+    mask[1] = high | right << 16;
+    mask[2] = right >> 48 | right2 << 16;
+  } else {
+    mask[1] = high | low << 16;
+    mask[2] = low >> 48 | high << 16;
+  }
+}
+
+SEED_HD inline void tia_build_masks(Tia& tia) {
+  const int stale = tia.stale_masks;
+  tia.stale_masks = 0;
+  if (stale & (1 << kP0)) build_player(tia, 0);
+  if (stale & (1 << kP1)) build_player(tia, 1);
+  if (stale & (1 << kM0)) build_missile(tia, 0);
+  if (stale & (1 << kM1)) build_missile(tia, 1);
+  if (stale & (1 << kBL)) build_ball(tia);
+  if (stale & (1 << kPF)) build_playfield(tia);
+}
+
+// --- Drawing and collisions -----------------------------------------------------------------------------------------
+
+// The two objects of each bit of Tia::collisions; equal ones never collide.
+struct CollisionPair {
+  uint8_t first, second;
+};
+SEED_HD inline CollisionPair collision_pair(int bit) {
+  static constexpr CollisionPair kPairs[16] = {{kM0, kP0}, {kM0, kP1}, {kM1, kP1}, {kM1, kP0}, {kP0, kBL}, {kP0, kPF},
+                                               {kP1, kBL}, {kP1, kPF}, {kM0, kBL}, {kM0, kPF}, {kM1, kBL}, {kM1, kPF},
+                                               {kBL, kBL}, {kBL, kPF}, {kM0, kM1}, {kP0, kP1}};
+  return kPairs[bit];
+}
+constexpr uint32_t kAllCollisions = 0xefff;
+
+// Bits of word `word` that pixels first_x <= x < last_x occupy.
+SEED_HD SEED_FORCE_INLINE uint64_t segment_bits(int word, int first_x, int last_x) {
+  const int low = first_x - 64 * word, high = last_x - 64 * word;
+  uint64_t bits = ~uint64_t{0};
+  if (low > 0) bits <<= low;
+  if (high < 64) bits &= (uint64_t{1} << high) - 1;
+  return bits;
+}
+
+// Latches the collisions of pixels first_x <= x < last_x.
+SEED_HD inline void tia_collide(Tia& tia, int first_x, int last_x) {
+  for (int word = first_x >> 6; word <= (last_x - 1) >> 6; ++word) {
+    uint64_t once = 0, twice = 0;
+    for (int object = 0; object < kNumTiaObjects; ++object) {
+      twice |= once & tia.mask[object][word];
+      once |= tia.mask[object][word];
+    }
+    twice &= segment_bits(word, first_x, last_x);
+    if (twice == 0) continue;
+    for (int bit = 0; bit < 16; ++bit) {
+      const CollisionPair pair = collision_pair(bit);
+      if (pair.first != pair.second && (tia.mask[pair.first][word] & tia.mask[pair.second][word] & twice)) {
+        tia.collisions |= static_cast<uint16_t>(1u << bit);
+      }
+    }
+  }
+}
+
+// Which colour each pixel of a word takes: disjoint masks, in drawing order after the background.
+struct ColourMasks {
+  uint64_t playfield, player0, player1;
+};
+
+// True when the playfield is the only object that is switched on (players: graphics 0; missiles and ball: off).
+SEED_HD inline bool only_playfield_enabled(const Tia& tia) {
+  uint64_t others = 0;
+  for (int object = kP0; object <= kBL; ++object) {
+    others |= tia.mask[object][0] | tia.mask[object][1] | tia.mask[object][2];
+  }
+  return others == 0;
+}
+
+SEED_HD inline ColourMasks tia_colour_masks(const Tia& tia, int word) {
+  constexpr uint64_t kLeftHalf[3] = {~uint64_t{0}, 0xffff, 0};
+  const bool priority = tia.reg[kCTRLPF] & 4, score = tia.reg[kCTRLPF] & 2;
+  const uint64_t pf = tia.mask[kPF][word], ball = tia.mask[kBL][word];
+  const uint64_t group0 = tia.mask[kP0][word] | tia.mask[kM0][word];
+  const uint64_t group1 = tia.mask[kP1][word] | tia.mask[kM1][word];
+  ColourMasks masks;
+  if (priority && !(score && only_playfield_enabled(tia))) {
+    masks.playfield = pf | ball;
+    masks.player0 = group0 & ~masks.playfield;
+    masks.player1 = group1 & ~(masks.playfield | group0);
+  } else if (score) {
+    // The left half of the playfield takes the colour of player 0, even where player 1 covers it.
+    masks.player0 = group0 | (pf & kLeftHalf[word]);
+    masks.player1 = (group1 | (pf & ~kLeftHalf[word])) & ~masks.player0;
+    masks.playfield = ball & ~(masks.player0 | masks.player1);
+  } else {
+    masks.player0 = group0;
+    masks.player1 = group1 & ~group0;
+    masks.playfield = (pf | ball) & ~(group0 | group1);
+  }
+  return masks;
+}
+
+SEED_HD inline void tia_draw_pixels(const Tia& tia, uint8_t* row, int first_x, int last_x) {
+  uint64_t playfield[4] = {}, player0[4] = {}, player1[4] = {};
+  for (int word = first_x >> 6; word <= (last_x - 1) >> 6; ++word) {
+    const ColourMasks masks = tia_colour_masks(tia, word);
+    playfield[word] = masks.playfield;
+    player0[word] = masks.player0;
+    player1[word] = masks.player1;
+  }
+  const uint8_t loss = tia.colour_loss;
+  const PixelColours colours = {
+      static_cast<uint8_t>(tia.reg[kCOLUBK] | loss), static_cast<uint8_t>(tia.reg[kCOLUPF] | loss),
+      static_cast<uint8_t>(tia.reg[kCOLUP0] | loss), static_cast<uint8_t>(tia.reg[kCOLUP1] | loss)};
+  draw_pixels(row, first_x, last_x, playfield, player0, player1, colours);
+}
+
+// Draws pixels first_x <= x < last_x of one line. `row` may be null.
+SEED_HD inline void tia_draw_segment(Tia& tia, uint8_t* row, int first_x, int last_x) {
+  if (tia.reg[kVBLANK] & 2) {
+    if (row != nullptr) fill_pixels(row + first_x, last_x - first_x, 0);
+  } else {
+    if (tia.stale_masks) tia_build_masks(tia);
+    tia_collide(tia, first_x, last_x);
+    if (row != nullptr) tia_draw_pixels(tia, row, first_x, last_x);
+  }
+  if (tia.hmove_blank && first_x < 8) {
+    if (row != nullptr) fill_pixels(row + first_x, (last_x < 8 ? last_x : 8) - first_x, 0);
+    if (last_x >= 8) tia.hmove_blank = 0;
+  }
+}
+
+SEED_HD inline void tia_set_position(Tia& tia, int object, int x) {
+  tia.position[object] = static_cast<uint8_t>(x >= 160 ? x - 160 : x < 0 ? x + 160 : x);
+  tia.stale_masks |= static_cast<uint8_t>(1 << object);
+}
+
+SEED_HD inline void tia_set_skip_first(Tia& tia, int player, bool skip) {
+  if (tia.skip_first[player] == static_cast<uint8_t>(skip)) return;
+  tia.skip_first[player] = skip;
+  tia.stale_masks |= static_cast<uint8_t>(1 << (kP0 + player));
+}
+
+SEED_HD inline void tia_latch_reflect(Tia& tia) {
+  const uint8_t reflect = tia.reg[kCTRLPF] & 1;
+  if (tia.reflect_pf == reflect) return;
+  tia.reflect_pf = reflect;
+  tia.stale_masks |= 1 << kPF;
+}
+
+// What happens at the end of every line of the window.
+SEED_HD inline void tia_end_line(Tia& tia) {
+  tia_latch_reflect(tia);
+  tia_set_skip_first(tia, 0, false);
+  tia_set_skip_first(tia, 1, false);
+  if (tia.star_bug) {
+    constexpr uint8_t kStarMotion[4] = {18, 33, 0, 17};
+    tia.star_phase = (tia.star_phase + 1) & 3;
+    tia_set_position(tia, kM0, tia.position[kM0] - kStarMotion[tia.star_phase]);
+    tia.stale_masks |= 1 << kM0;
+  }
+}
+
+// Draws every pixel before `clock`; `pixels` is the picture (row 0 on top) or null.
+SEED_HD inline void tia_draw_window(Tia& tia, uint8_t* pixels, int32_t clock) {
+  if (clock > tia.window_stop_clock) clock = tia.window_stop_clock;
+  while (tia.drawn_clock < clock) {
+    const int32_t drawn = tia.drawn_clock - tia.window_start_clock;
+    const int row = drawn / kClocksPerLine;
+    const int32_t line_start = tia.window_start_clock + row * kClocksPerLine;
+    const int32_t line_end = line_start + kClocksPerLine;
+    const int first_x = tia.drawn_clock - line_start - kHblankClocks;
+    const int last_x = (clock < line_end ? clock : line_end) - line_start - kHblankClocks;
+    tia_draw_segment(tia, pixels == nullptr ? nullptr : pixels + row * kScreenWidth, first_x, last_x);
+    if (clock < line_end) {
+      tia.drawn_clock = clock;
+    } else {
+      tia_end_line(tia);
+      tia.drawn_clock = line_end + kHblankClocks;  // nothing happens in horizontal blank
+    }
+  }
+}
+
+SEED_HD SEED_FORCE_INLINE void tia_draw_until(Tia& tia, uint8_t* pixels, int32_t clock) {
+  if (clock > tia.drawn_clock) tia_draw_window(tia, pixels, clock);
+}
+
+// --- Strobes --------------------------------------------------------------------------------------------------------
+
+// Colour clock within the line.
+SEED_HD SEED_FORCE_INLINE int clock_in_line(int32_t clock) {
+  return static_cast<int>(static_cast<uint32_t>(clock) % kClocksPerLine);
+}
+
+// RESP0, RESP1. A strobe while a copy of the old picture is being drawn lets it finish; one outside the four clocks
+// before a copy hides the first copy of the new picture until the next line.
+SEED_HD inline void tia_reset_player(Tia& tia, uint8_t* pixels, int player, int32_t clock) {
+  const int h = clock_in_line(clock);
+  const int position = h < kHblankClocks ? 3 : (h - kHblankClocks + 5) % kScreenWidth;
+  const int mode = tia.reg[kNUSIZ0 + player] & 7;
+  const int width = mode == 5 ? 16 : mode == 7 ? 32 : 8;
+  const uint64_t copies = copies_of(mode);
+  bool delay = false, image = false;
+  for (int offset = 0; offset <= 64; offset += 16) {
+    if (offset < 64 ? !(copies >> offset & 1) : !has_copy_at_64(mode)) continue;
+    const int distance = (position - tia.position[kP0 + player] - offset + 2 * kScreenWidth) % kScreenWidth;
+    delay |= distance < 4;
+    image |= distance >= 4 && distance < 4 + width;
+  }
+  if (image) tia_draw_until(tia, pixels, clock + 11);
+  tia_set_skip_first(tia, player, !delay);
+  tia_set_position(tia, kP0 + player, position);
+}
+
+// RESM0, RESM1, RESBL; a strobe soon after HMOVE lands elsewhere.
+SEED_HD inline void tia_reset_missile_or_ball(Tia& tia, int object, int32_t clock) {
+  const int h = clock_in_line(clock);
+  const int32_t since_hmove = clock - tia.hmove_clock;
+  int position = h < kHblankClocks ? 2 : (h - kHblankClocks + 4) % kScreenWidth;
+  if (object == kM0 && since_hmove == 60 && h == 69) position = 8;
+  if (object != kM0 && since_hmove == 9 && h == 18) position = 3;
+  if (object == kBL && since_hmove == 54 && (h == 60 || h == 69)) position = 10;
+  if (object == kBL && since_hmove == 21 && h == 30) position = 6;
+  if (object == kBL && since_hmove == 18 && h == 27) position = 5;
+  tia_set_position(tia, object, position);
+}
+
+// Pixels (right positive) that HMOVE at line cycle `cycle` moves an object by whose motion register is `motion`.
+SEED_HD inline int hmove_pixels(int cycle, int motion) {
+  constexpr int8_t kLateLimit[17] = {-6, -5, -5, -4, -3, -2, -2, -1, 0, 1, 1, 2, 3, 4, 4, 5, 6};          // from 4
+  constexpr int8_t kEarlyShift[20] = {1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12, 12, 13, 14, 15, 15};  // from 55
+  const int nibble = motion >> 4;
+  const int nominal = nibble < 8 ? -nibble : 16 - nibble;
+  if (cycle <= 3 || cycle == 75) return nominal;
+  if (cycle <= 20) return nominal > kLateLimit[cycle - 4] ? nominal : kLateLimit[cycle - 4];
+  if (cycle <= 54) return 0;
+  const int moved = nominal + 7 - kEarlyShift[cycle - 55];
+  return moved < 0 ? moved : 0;
+}
+
+SEED_HD inline void tia_hmove(Tia& tia, const Display& display, int32_t clock) {
+  const int cycle = clock_in_line(clock) / kClocksPerCycle;
+  if (display.hmove_blanks && (cycle <= 20 || cycle == 75)) tia.hmove_blank = 1;
+  tia.hmove_clock = clock;
+  for (int object = kP0; object <= kBL; ++object) {
+    const int moved = hmove_pixels(cycle, tia.reg[kHMP0 + object]);
+    if (moved != 0) tia_set_position(tia, object, tia.position[object] + moved);
+  }
+  tia_set_skip_first(tia, 0, false);
+  tia_set_skip_first(tia, 1, false);
+  if (tia.star_bug) tia.stale_masks |= 1 << kM0;
+  tia.star_bug = 0;
+}
+
+// --- Register writes ------------------------------------------------------------------------------------------------
+
+// Colour clocks after the write until the change shows.
+SEED_HD inline int tia_write_delay_clocks(int reg, int32_t cycles) {
+  switch (reg) {
+    case kPF0:
+    case kPF1:
+    case kPF2:
+      return (0x3254 >> (4 * (cycles & 3))) & 15;  // 4, 5, 2, 3; a line is a multiple of 4 cycles
+    case kNUSIZ0:
+    case kNUSIZ1:
+    case kRESM0:
+    case kRESM1:
+      return 8;
+    case kVBLANK:
+    case kREFP0:
+    case kREFP1:
+    case kGRP0:
+    case kGRP1:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+SEED_HD inline void tia_mark(Tia& tia, int object) { tia.stale_masks |= static_cast<uint8_t>(1 << object); }
+
+SEED_HD inline void tia_write_vsync(Tia& tia, uint8_t value, int32_t clock) {
+  if (value & 2) {
+    tia.vsync_due_clock = clock + kClocksPerLine;
+  } else if (clock >= tia.vsync_due_clock) {
+    tia.vsync_due_clock = kNever;
+    tia.frame_done = 1;
+  }
+}
+
+SEED_HD inline void tia_write_resmp(Tia& tia, int missile, uint8_t value) {
+  if ((tia.reg[kRESMP0 + missile] & 2) && !(value & 2)) {
+    const int mode = tia.reg[kNUSIZ0 + missile] & 7;
+    const int middle = mode == 5 ? 8 : mode == 7 ? 16 : 4;
+    tia_set_position(tia, kM0 + missile, tia.position[kP0 + missile] + middle);
+  }
+  tia.reg[kRESMP0 + missile] = value;
+  tia_mark(tia, kM0 + missile);
+}
+
+// Writes `value` to TIA register `reg` (address & 3F). WSYNC is the CPU's affair; here it only draws.
+SEED_HD inline void tia_write(Tia& tia, const Display& display, uint8_t* pixels, int reg, uint8_t value,
+                              int32_t cycles) {
+  const int32_t clock = clock_of(cycles);
+  tia_draw_until(tia, pixels, clock + tia_write_delay_clocks(reg, cycles));
+  if (clock / kClocksPerLine > (display.pal ? kMaxLinesPal : kMaxLinesNtsc)) tia.frame_done = 1;
+  switch (reg) {
+    case kVSYNC:
+      tia_write_vsync(tia, value, clock);
+      break;
+    case kVBLANK:
+      if ((tia.reg[kVBLANK] & 0x80) && !(value & 0x80)) tia.dump_off_cycles = cycles;
+      break;
+    case kNUSIZ0:
+    case kNUSIZ1:
+      tia.skip_first[reg - kNUSIZ0] = 0;
+      tia_mark(tia, kP0 + reg - kNUSIZ0);
+      tia_mark(tia, kM0 + reg - kNUSIZ0);
+      break;
+    case kCOLUP0:
+    case kCOLUP1:
+    case kCOLUPF:
+    case kCOLUBK:
+      value &= 0xfe;
+      break;
+    case kCTRLPF:
+      tia.reg[kCTRLPF] = value;
+      tia_mark(tia, kBL);
+      if (clock_in_line(clock) < 147) tia_latch_reflect(tia);
+      break;
+    case kREFP0:
+    case kREFP1:
+      tia_mark(tia, kP0 + reg - kREFP0);
+      break;
+    case kPF0:
+    case kPF1:
+    case kPF2:
+      tia_mark(tia, kPF);
+      break;
+    case kRESP0:
+    case kRESP1:
+      tia_reset_player(tia, pixels, reg - kRESP0, clock);
+      break;
+    case kRESM0:
+    case kRESM1:
+    case kRESBL:
+      tia_reset_missile_or_ball(tia, kM0 + reg - kRESM0, clock);
+      break;
+    case kGRP0:
+      tia.delayed_GRP[1] = tia.reg[kGRP1];
+      tia_mark(tia, kP0);
+      tia_mark(tia, kP1);
+      break;
+    case kGRP1:
+      tia.delayed_GRP[0] = tia.reg[kGRP0];
+      tia.delayed_ENABL = tia.reg[kENABL];
+      tia_mark(tia, kP0);
+      tia_mark(tia, kP1);
+      tia_mark(tia, kBL);
+      break;
+    case kENAM0:
+    case kENAM1:
+      tia_mark(tia, kM0 + reg - kENAM0);
+      break;
+    case kENABL:
+    case kVDELBL:
+      tia_mark(tia, kBL);
+      break;
+    case kHMM0:
+      if (tia.reg[kHMM0] >> 4 == 7 && value >> 4 == 6 && clock - tia.hmove_clock == 21 * kClocksPerCycle) {
+        tia.star_bug = 1;
+        tia.star_phase = 0;
+      }
+      break;
+    case kVDELP0:
+    case kVDELP1:
+      tia_mark(tia, kP0 + reg - kVDELP0);
+      break;
+    case kRESMP0:
+    case kRESMP1:
+      tia_write_resmp(tia, reg - kRESMP0, value);
+      break;
+    case kHMOVE:
+      tia_hmove(tia, display, clock);
+      break;
+    case kHMCLR:
+      for (int object = kP0; object <= kBL; ++object) tia.reg[kHMP0 + object] = 0;
+      break;
+    case kCXCLR:
+      tia.collisions = 0;
+      break;
+    default:  // WSYNC, RSYNC, sound, motion registers, unused addresses
+      break;
+  }
+  if (reg < kNumTiaRegisters) tia.reg[reg] = value;
+}
+
+// --- Register reads -------------------------------------------------------------------------------------------------
+
+// Cycles from the end of dumping until a paddle's capacitor is charged: 10 nF through the pot and its resistor.
+SEED_HD inline uint32_t paddle_charge_cycles(int32_t resistance_ohms) {
+  return static_cast<uint32_t>(1.6 * resistance_ohms * 0.01e-6 * 1.19e6);
+}
+
+// INPT0 to INPT3, bit 7. `carry_cycles` turns frame time into cycles since the last frame call began: the comparison
+// is unsigned in those.
+SEED_HD inline bool tia_paddle_charged(const Tia& tia, int32_t resistance_ohms, int32_t cycles, int32_t carry_cycles) {
+  if (resistance_ohms == 0) return true;
+  if (resistance_ohms < 0 || (tia.reg[kVBLANK] & 0x80)) return false;
+  const uint32_t charged = static_cast<uint32_t>(tia.dump_off_cycles - carry_cycles) + paddle_charge_cycles(resistance_ohms);
+  return static_cast<uint32_t>(cycles - carry_cycles) > charged;
+}
+
+// Reads TIA address `address`; `bus` is the last byte on the data bus.
+SEED_HD inline uint8_t tia_read(Tia& tia, uint8_t* pixels, const Inputs& inputs, uint16_t address, uint8_t bus,
+                                int32_t cycles, int32_t carry_cycles) {
+  const int reg = address & 15;
+  const uint8_t undriven = bus & 0x3f;
+  if (reg < 8) {
+    tia_draw_until(tia, pixels, clock_of(cycles));
+    return static_cast<uint8_t>((tia.collisions >> (2 * reg) & 3) << 6 | undriven);
+  }
+  bool high = false;
+  if (reg < 12) {
+    high = tia_paddle_charged(tia, inputs.paddle_resistance_ohms[reg - 8], cycles, carry_cycles);
+  } else if (reg < 14) {
+    high = !inputs.trigger_pressed[reg - 12];
+  }
+  return static_cast<uint8_t>((high ? 0x80 : 0) | undriven);
+}
 
 }  // namespace seed
