@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`seed-hpc profile`: reads profiler files of any supported version."""
+"""`seed-hpc profile`: reads profiler files of any supported version, profiles a training run, samples a command."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from seed_hpc.errors import UserError
+from seed_hpc.profiling import profiled_run
 from seed_hpc.profiling.profiler_files import parse_since, read_profiler_file, refuse_stale
+from seed_hpc.profiling.sampler import Sampler, read_samples
 from seed_hpc.profiling.tables import Profile, Summary, write_json
 
 
@@ -25,15 +31,86 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parse.add_argument("--since", metavar="RUN|TIME", help="refuse a file written before this run or time")
     parse.add_argument("--top", type=int, default=15, metavar="N", help="rows to print (default 15)")
 
+    run_parser = actions.add_parser("run", help="profile a short training run")
+    run_parser.add_argument("--config", required=True, metavar="FILE", help="the experiment, as for `seed-hpc train`")
+    run_parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="passed on to `seed-hpc train`")
+    run_parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for tables and traces")
+    run_parser.add_argument(
+        "--tool", choices=("auto", "torch", "nsys", "ncu"), default="auto", help="auto: nsys if installed, else torch"
+    )
+    run_parser.add_argument("--window", metavar="FIRST:COUNT", help="iterations to record (default: all)")
+    run_parser.add_argument(
+        "--max-launches", type=int, default=50, metavar="N", help="kernel launches that ncu measures"
+    )
+    run_parser.add_argument(
+        "--prefix", default="", metavar="CMD", help="put before nsys or ncu: 'apptainer exec --nv X'"
+    )
+    run_parser.add_argument("--top", type=int, default=15, metavar="N", help="rows to print (default 15)")
+
+    sample = actions.add_parser("sample", help="sample the GPUs and the host while a command runs")
+    sample.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the samples")
+    sample.add_argument("--hz", type=float, default=10.0, help="readings per second (default 10)")
+    sample.add_argument("program", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="the command to run")
+
 
 def run(args: argparse.Namespace) -> int:
     """Runs the chosen action."""
-    return _parse(args)
+    if getattr(args, "top", 1) < 1:
+        raise UserError(f"--top {args.top} is not allowed: give a number of at least 1")
+    return {"parse": _parse, "run": _run, "sample": _sample}[args.action](args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.max_launches < 1:
+        raise UserError(f"--max-launches {args.max_launches} is not allowed: give a number of at least 1")
+    window = profiled_run.Window.parse(args.window) if args.window is not None else None
+    prefix = shlex.split(args.prefix)
+    tool = args.tool
+    if tool == "auto":
+        tool = "nsys" if prefix or shutil.which("nsys") else "torch"
+    arguments = ["--config", args.config, *args.overrides]
+    rank = profiled_run.rank_of(os.environ)
+    if tool == "torch":
+        from seed_hpc import cli
+
+        statuses: list[int] = []
+        profile = profiled_run.profile_with_torch(
+            lambda: statuses.append(cli.main(["train", *arguments])), args.output, rank=rank, window=window
+        )
+        if statuses[0] != 0:
+            raise UserError(f"the training ended with status {statuses[0]}: see its message above")
+    else:
+        command = profiled_run.training_command(arguments)
+        if tool == "nsys":
+            profile = profiled_run.profile_with_nsys(command, args.output, rank=rank, window=window, prefix=prefix)
+        else:
+            profile = profiled_run.profile_with_ncu(
+                command, args.output, rank=rank, window=window, prefix=prefix, max_launches=args.max_launches
+            )
+    _print(profile, args.top)
+    return 0
+
+
+def _sample(args: argparse.Namespace) -> int:
+    program = args.program[1:] if args.program[:1] == ["--"] else args.program
+    if not program:
+        raise UserError("name the command to run: seed-hpc profile sample --output DIR -- CMD ...")
+    sampler = Sampler(args.output, hz=args.hz)
+    try:
+        process = subprocess.Popen(program)
+    except OSError as error:
+        raise UserError(f"{program[0]} cannot be started: {error.strerror}") from error
+    sampler.follow(process.pid)
+    with sampler:
+        status = process.wait()
+    samples = read_samples(args.output)
+    Console().print(
+        f"{samples.info['readings']} readings, {len(samples.info['devices'])} devices, status {status}", highlight=False
+    )
+    return 0 if status == 0 else 1
 
 
 def _parse(args: argparse.Namespace) -> int:
-    if args.top < 1:
-        raise UserError(f"--top {args.top} is not allowed: give a number of at least 1")
     profile = read_profiler_file(args.file)
     if args.since is not None:
         refuse_stale(args.file, parse_since(args.since))

@@ -64,20 +64,19 @@ class Sampler:
     Args:
         folder: Where the files go; one folder for each node.
         hz: Readings per second, up to 100.
-        pid: The process whose CPU time and memory are recorded; the calling one by default.
 
     Raises:
         UserError: The rate is not usable or the folder already holds samples.
     """
 
-    def __init__(self, folder: Path, *, hz: float = DEFAULT_HZ, pid: int | None = None) -> None:
+    def __init__(self, folder: Path, *, hz: float = DEFAULT_HZ) -> None:
         if not (math.isfinite(hz) and 0 < hz <= 100):
             raise UserError(f"a sampling rate of {hz} Hz is not allowed: give more than 0 and at most 100")
         if any(folder.glob("*.parquet")):
             raise UserError(f"{folder} already holds samples of an earlier run: remove them or choose another folder")
         self.folder = folder
         self.hz = hz
-        self._pid = pid
+        self._pid: int | None = None
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -93,6 +92,10 @@ class Sampler:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def follow(self, pid: int) -> None:
+        """Chooses the process whose CPU time and memory are recorded; before `start`."""
+        self._pid = pid
 
     def start(self) -> None:
         """Starts the thread and waits for its first reading (at most 10 s)."""
