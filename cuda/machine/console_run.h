@@ -4,6 +4,8 @@
 
 #include "machine/console.h"
 #include "machine/cpu_step.h"
+#include "machine/trace.h"
+#include "translator/translation.h"
 
 namespace seed {
 
@@ -83,6 +85,25 @@ SEED_HD inline void console_grey_rest(Console& console, const Display& display, 
   }
 }
 
+SEED_HD inline void console_interpret(Bus& bus) {
+  const Console& console = bus.console;
+  for (int i = 0; i < kMaxInstructionsPerFrame && !console.cpu.frozen && !console.tia.frame_done; ++i) cpu_step(bus);
+}
+
+// Runs the CPU until the frame ends or the instruction limit is reached.
+SEED_HD inline void console_run_cpu(Bus& bus) {
+  if (bus.rom.trace != nullptr) {
+    console_interpret_traced(bus);
+  } else if (bus.rom.translation != nullptr) {
+    const Console before = bus.console;
+    if (bus.rom.translation->run(bus)) return;
+    bus.console = before;  // a frame of unusual length: only the interpreter counts instructions
+    console_interpret(bus);
+  } else {
+    console_interpret(bus);
+  }
+}
+
 SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Display& display, const Inputs& inputs,
                                       Screen screen) {
   if (console.error != ConsoleError::kNone) return;
@@ -90,7 +111,7 @@ SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Di
   console.partial = true;
   Bus bus{console, rom, display, inputs, console_pixels(console, screen)};
   console.tia.frame_done = 0;
-  for (int i = 0; i < kMaxInstructionsPerFrame && !console.cpu.frozen && !console.tia.frame_done; ++i) cpu_step(bus);
+  console_run_cpu(bus);
   if (console.tia.frame_done) {
     console_end_frame(console);
   } else {

@@ -317,7 +317,8 @@ class Translator:
                 return f"rom_bytes[0x{bank + (operand & self.mask):X} + {index}]"
             return f"READ(0x{operand:04X} + {index}, {self._stamp()}, 0x{operand >> 8:02X})"
         if mode == "izx":
-            return f"READ(POINTER_X(0x{operand:02X}), {self._stamp()}, POINTER_HIGH)"
+            self._emit(f"POINTER_X(0x{operand:02X});")
+            return f"READ(pointer, {self._stamp()}, POINTER_HIGH)"
         self._emit(f"POINTER(0x{operand:02X});")
         if instruction.opcode.page_penalty:
             self._emit("t += ((pointer & 0xFF) + y) >> 8;")
@@ -350,14 +351,14 @@ class Translator:
         address = {
             "zp": f"0x{operand:02X}", "abs": f"0x{operand:04X}", "zpx": f"(0x{operand:02X} + x) & 0xFF",
             "zpy": f"(0x{operand:02X} + y) & 0xFF", "abx": f"0x{operand:04X} + x", "aby": f"0x{operand:04X} + y",
-            "izx": f"POINTER_X(0x{operand:02X})", "izy": "pointer + y",
+            "izx": "pointer", "izy": "pointer + y",
         }[mode]  # fmt: skip
         if mode in ("zp", "abs") and not operand & 0x1000:
             self._store_constant(operand, value, following)
             return
-        if mode == "izy":
-            self._emit(f"POINTER(0x{operand:02X});")
         self._settle()
+        if mode in ("izx", "izy"):
+            self._emit(f"{'POINTER' if mode == 'izy' else 'POINTER_X'}(0x{operand:02X});")
         self._emit(f"WRITE({address}, {value}, {following});")
 
     def _store_constant(self, address: int, value: str, following: str) -> None:

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "machine/console.h"
+#include "seed/status.h"
 #include "translator/translation.h"
 
 namespace seed {
@@ -170,9 +171,9 @@ SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x
 // The word in the zero page, and the high byte that its last read leaves on the bus.
 #define POINTER(address) \
   pointer = static_cast<uint16_t>(READ(address, t, address) | READ((address) + 1, t, address) << 8)
-#define POINTER_X(address)                                                                                         \
-  (pointer = static_cast<uint16_t>(ZERO_PAGE_READ((address) + x, t, address) |                                     \
-                                   READ((((address) + x) & 0xff) + 1, t, address) << 8))
+#define POINTER_X(address)                                                    \
+  pointer = static_cast<uint16_t>(ZERO_PAGE_READ((address) + x, t, address) | \
+                                  READ((((address) + x) & 0xff) + 1, t, address) << 8)
 #define POINTER_HIGH static_cast<uint8_t>(pointer >> 8)
 
 #define WRITE(address, value, offset)                                            \
