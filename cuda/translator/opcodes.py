@@ -15,10 +15,10 @@ LENGTH = {
     "aby": 3, "ind": 3,
 }  # fmt: skip
 
-READS = frozenset("LDA LDX LDY ADC SBC AND ORA EOR CMP CPX CPY BIT".split())
-STORES = frozenset("STA STX STY".split())
-READ_MODIFY_WRITES = frozenset("ASL LSR ROL ROR INC DEC".split())
-BRANCHES = frozenset("BPL BMI BVC BVS BCC BCS BNE BEQ".split())
+READS = frozenset(["LDA", "LDX", "LDY", "ADC", "SBC", "AND", "ORA", "EOR", "CMP", "CPX", "CPY", "BIT"])
+STORES = frozenset(["STA", "STX", "STY"])
+READ_MODIFY_WRITES = frozenset(["ASL", "LSR", "ROL", "ROR", "INC", "DEC"])
+BRANCHES = frozenset(["BPL", "BMI", "BVC", "BVS", "BCC", "BCS", "BNE", "BEQ"])
 
 # One line per mnemonic: mode=opcode/cycles ... (indexed reads take one more cycle when they cross a page).
 _TABLE = """

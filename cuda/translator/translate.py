@@ -4,7 +4,7 @@
 An interpreter spends most of its time finding out what the next instruction is. The program of a cartridge never
 changes, so that is known once and for all: every instruction becomes the few statements it stands for, addresses,
 cycle counts and bus values are folded in, and the compiler removes flags that nobody reads. What cannot be known
-beforehand (code in RAM, targets never seen, undocumented opcodes) returns to the interpreter, one instruction at a time.
+beforehand (code in RAM, targets never seen, undocumented opcodes) goes to the interpreter, instruction by instruction.
 
     translate(rom_bytes, cartridge, trace) -> C++ source; cuda/translator/translated.h is what that source includes.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,7 +123,9 @@ class Translator:
             work.extend(instruction.leads_to)
         for instruction in self.instructions.values():
             following = instruction.location + instruction.opcode.length
-            self.leaders.update(t for t in instruction.leads_to if t != following or instruction.opcode.mnemonic in BRANCHES)
+            self.leaders.update(
+                t for t in instruction.leads_to if t != following or instruction.opcode.mnemonic in BRANCHES
+            )
             self._note_bank_switch(instruction)
         self.entries &= self.instructions.keys()
         self.leaders = (self.leaders | self.entries) & self.instructions.keys()
@@ -182,17 +185,17 @@ class Translator:
         """The PC bits above the window that jumps put there, the most frequent first."""
         count: dict[int, int] = {}
         for instruction in self.instructions.values():
-            if instruction.opcode.mnemonic in ("JMP", "JSR") and instruction.opcode.mode == "abs":
-                if instruction.operand & 0x1000:
-                    base = instruction.operand & 0xFFFF & ~self.mask
-                    count[base] = count.get(base, 0) + 1
+            opcode, operand = instruction.opcode, instruction.operand
+            if opcode.mnemonic in ("JMP", "JSR") and opcode.mode == "abs" and operand & 0x1000:
+                base = operand & 0xFFFF & ~self.mask
+                count[base] = count.get(base, 0) + 1
         vector = int.from_bytes(self.rom[-4:-2], "little") & ~self.mask & 0xFFFF
         count.setdefault(vector, 0)
         return sorted(count, key=lambda base: -count[base])
 
     def _body(self) -> list[str]:
         order = sorted(self.instructions)
-        successor = dict(zip(order, order[1:], strict=False))
+        successor = dict(itertools.pairwise(order))
         # Where code overlaps, the following instruction is not the next one written and is reached by a jump.
         for location in order:
             following = location + self.instructions[location].opcode.length
@@ -229,7 +232,9 @@ class Translator:
             self.elapsed = 0
 
     def _goto(self, location: int) -> str:
-        return f"goto L{location:04X};" if location in self.instructions else f"CONTINUE_AT(0x{location & self.mask:X});"
+        return (
+            f"goto L{location:04X};" if location in self.instructions else f"CONTINUE_AT(0x{location & self.mask:X});"
+        )
 
     def _write(self, instruction: Instruction) -> None:
         opcode, operand = instruction.opcode, instruction.operand
@@ -254,10 +259,8 @@ class Translator:
             self._settle()
             if operand & 0x1000:
                 target = instruction.leads_to[0]
-                if target <= instruction.location:
-                    self._emit(f"SET_BASE(0x{operand & ~self.mask & 0xFFFF:X}); CHECK_CYCLES(0x{operand:X}); {self._goto(target)}")
-                else:
-                    self._emit(f"SET_BASE(0x{operand & ~self.mask & 0xFFFF:X}); {self._goto(target)}")
+                check = f"CHECK_CYCLES(0x{operand:X}); " if target <= instruction.location else ""
+                self._emit(f"SET_BASE(0x{operand & ~self.mask & 0xFFFF:X}); {check}{self._goto(target)}")
             else:
                 self._emit(f"DISPATCH(0x{operand:X});")
         elif name == "JSR":
@@ -288,9 +291,7 @@ class Translator:
         self.elapsed += 2
         cycles = self.elapsed + (1 if (target ^ (location + 2)) & 0xFF00 == 0 else 2)
         check = f"CHECK_CYCLES(BASE + 0x{target & self.mask:X}); " if target <= location else ""
-        self._emit(
-            f"if ({CONDITION[instruction.opcode.mnemonic]}) {{ t += {cycles}; {check}{self._goto(target)} }}"
-        )
+        self._emit(f"if ({CONDITION[instruction.opcode.mnemonic]}) {{ t += {cycles}; {check}{self._goto(target)} }}")
 
     # ---- Memory --------------------------------------------------------------------------------------------------
 
@@ -405,11 +406,12 @@ class Translator:
             assert target is not None
             self._settle()
             if target != following:
-                self._emit(self._goto(target) if target in self.entries else f"CONTINUE_AT(0x{following & self.mask:X});")
+                self._emit(self._goto(target))
             return
         if mode in ("abx", "aby") and (self._is_plain_rom(operand) or operand + 255 < 0x1000):
             return
-        self._emit(f"CHECK_BANK({self._bank_base(instruction.location) // 4096}, {self.elapsed}, 0x{following & self.mask:X});")
+        bank = self._bank_base(instruction.location) // 4096
+        self._emit(f"CHECK_BANK({bank}, {self.elapsed}, 0x{following & self.mask:X});")
 
 
 def translate(rom: bytes, cartridge: str, trace: bytes) -> str:
