@@ -112,6 +112,7 @@ SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Di
   Bus bus{console, rom, display, inputs, console_pixels(console, screen)};
   console.tia.frame_done = 0;
   console_run_cpu(bus);
+  console.cpu.bus = 0;  // the next opcode fetch overwrites it; one value keeps snapshots comparable
   if (console.tia.frame_done) {
     console_end_frame(console);
   } else {
