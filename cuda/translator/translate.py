@@ -367,7 +367,7 @@ class Translator:
             register = address & 0x3F
             if register == 2:
                 self._settle()
-                self._emit(f"WSYNC({following});")
+                self._emit(f"WSYNC({value}, {following});")
             else:
                 self._emit(f"TIA_WRITE(0x{register:02X}, {value}, {self.elapsed}, {following});")
         elif address & 0x200 == 0:
