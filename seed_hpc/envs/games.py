@@ -22,6 +22,7 @@ class GameInfo:
         name: Snake case, as in ale-py ("ms_pacman").
         md5: Of the ROM image.
         size: Of the ROM image, bytes.
+        cartridge: Its type ("4K", "F8", ...).
         height: Rows of the screen; the width is 160.
         pal: Whether the picture is PAL (else NTSC).
         minimal_actions: Action numbers that do something in this game, ascending.
@@ -36,6 +37,7 @@ class GameInfo:
     name: str
     md5: str
     size: int
+    cartridge: str
     height: int
     pal: bool
     minimal_actions: tuple[int, ...]
@@ -89,6 +91,7 @@ def find_game(name: str) -> GameInfo:
         name=facts["name"],
         md5=facts["md5"],
         size=facts["size"],
+        cartridge=facts["cartridge"],
         height=facts["height"],
         pal=facts["pal"],
         minimal_actions=tuple(facts["minimal_actions"]),

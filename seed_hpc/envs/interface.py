@@ -7,9 +7,11 @@ window and no sound. See docs/environments.md.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, overload
 
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seed_hpc import _native
+from seed_hpc.envs import translation
 from seed_hpc.envs.actions import Action
 from seed_hpc.envs.games import GameInfo, canonical_name, find_game, game_names
 from seed_hpc.envs.roms import read_rom_file
@@ -180,6 +183,7 @@ class ALEInterface:
         path = Path(path)
         game = find_game(path.stem)
         image = read_rom_file(game, path)
+        translation.attach(game, image)
         seed = int(self._settings["random_seed"])
         options = MachineOptions(
             random_seed=ctypes.c_int32(seed if seed != -1 else time.time_ns()).value,
@@ -404,6 +408,20 @@ class ALEInterface:
         self.restoreState(state)
 
     # ---- Helpers -------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def tracing(self, trace: Bytes) -> Iterator[None]:
+        """Notes inside the `with` block which bytes of the ROM are executed (seed/translation.h).
+
+        Args:
+            trace: uint8, one element for each byte of the ROM image; bits are added to it.
+        """
+        address = trace.ctypes.data_as(ctypes.c_void_p)
+        self._check(self._library.seed_machine_trace(self._loaded(), address))
+        try:
+            yield
+        finally:
+            self._library.seed_machine_trace(self._loaded(), None)
 
     def _loaded(self) -> ctypes.c_void_p:
         if not self._machine:

@@ -9,11 +9,9 @@ is named by the ROM, the sources it was made from, the compiler and the instruct
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import importlib
-import json
 import logging
 import os
 import shutil
@@ -26,6 +24,8 @@ from types import ModuleType
 import numpy as np
 
 from seed_hpc import _native
+from seed_hpc.envs.games import GameInfo
+from seed_hpc.envs.roms import read_rom_file
 from seed_hpc.errors import MissingDependencyError, UserError
 
 log = logging.getLogger(__name__)
@@ -118,136 +118,95 @@ def _translator() -> ModuleType:
     return importlib.import_module("translate")
 
 
-def _describe(library: ctypes.CDLL, game: str) -> tuple[int, dict[str, object]]:
-    index = ctypes.c_int32()
-    _native.check(library, library.seed_game_find(game.encode(), ctypes.byref(index)))
-    text = ctypes.c_char_p()
-    _native.check(library, library.seed_game_describe(index, ctypes.byref(text)))
-    return index.value, json.loads(text.value or b"{}")
-
-
-class _Options(ctypes.Structure):
-    """seed_machine_options of seed/game.h."""
-
-    _fields_ = (
-        ("random_seed", ctypes.c_int32),
-        ("repeat_action_probability", ctypes.c_float),
-        ("frame_skip", ctypes.c_int32),
-        ("max_num_frames_per_episode", ctypes.c_int32),
-        ("rng", ctypes.c_int32),
-        ("paddle_max", ctypes.c_int32),
-        ("env_id", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-    )
-
-
-def trace(game: str, rom: bytes, frames: int = TRACE_FRAMES) -> bytes:
-    """Plays `frames` random frames, in every mode in turn, and returns the trace of a ROM image (seed/translation.h).
+def trace(game: GameInfo, path: Path, frames: int = TRACE_FRAMES) -> bytes:
+    """Plays random frames, in up to six modes in turn, and returns the trace of a ROM image (seed/translation.h).
 
     Args:
-        game: The game's name.
-        rom: Its ROM image.
-        frames: Emulated frames.
+        game: The game.
+        path: The file of its ROM image, `<game>.bin`.
+        frames: Emulated frames in all.
     """
-    library = _native.load()
-    index, facts = _describe(library, game)
-    options = _Options()
-    _native.check(library, library.seed_machine_default_options(ctypes.byref(options)))
-    machine = ctypes.c_void_p()
-    _native.check(
-        library,
-        library.seed_machine_create(index, rom, ctypes.c_int64(len(rom)), ctypes.byref(options), ctypes.byref(machine)),
-    )
-    noted = np.zeros(len(rom), np.uint8)
+    from seed_hpc.envs.interface import ALEInterface
+
+    noted = np.zeros(game.size, np.uint8)
     generator = np.random.default_rng(0)
-    actions = facts["minimal_actions"]
-    modes = facts["modes"]
-    assert isinstance(actions, list)
-    assert isinstance(modes, list)
-    reward, over, truncated = ctypes.c_int32(), ctypes.c_int32(), ctypes.c_int32()
-    try:
-        _native.check(library, library.seed_machine_trace(machine, noted.ctypes.data_as(ctypes.c_void_p)))
-        visited = [modes[i] for i in np.linspace(0, len(modes) - 1, min(len(modes), 6)).astype(int)]
+    machine = ALEInterface()
+    machine.setInt("random_seed", 0)
+    machine.loadROM(path)
+    visited = [game.modes[i] for i in np.linspace(0, len(game.modes) - 1, min(len(game.modes), 6)).astype(int)]
+    with machine.tracing(noted):
         for mode in visited:
-            _native.check(library, library.seed_machine_set_mode(machine, mode))
-            _native.check(library, library.seed_machine_reset(machine))
+            machine.setMode(mode)
+            machine.reset_game()
             for _ in range(frames // len(visited)):
-                action = int(generator.choice(actions))
-                _native.check(
-                    library, library.seed_machine_act(machine, action, ctypes.c_float(1), ctypes.byref(reward))
-                )
-                library.seed_machine_game_over(machine, ctypes.byref(over), ctypes.byref(truncated))
-                if over.value:
-                    _native.check(library, library.seed_machine_reset(machine))
-    finally:
-        library.seed_machine_destroy(machine)
+                machine.act(int(generator.choice(game.minimal_actions)))
+                if machine.game_over():
+                    machine.reset_game()
     return noted.tobytes()
 
 
-def build(game: str, rom: bytes) -> Path:
+def build(game: GameInfo, path: Path) -> Path:
     """Returns the library of a game's ROM image, made now unless it is in the cache.
 
     Args:
-        game: The game's name.
-        rom: Its ROM image.
+        game: The game.
+        path: The file of its ROM image, `<game>.bin`.
 
     Raises:
         TranslationUnavailableError: The cartridge type is not translated.
         MissingDependencyError: No compiler, or no headers.
-        UserError: The compiler failed or the cache cannot be written.
+        UserError: The image is not the game's, the compiler failed or the cache cannot be written.
     """
-    path = library_path(rom)
-    if path.is_file():
-        return path
+    rom = read_rom_file(game, path)
+    library = library_path(rom)
+    if library.is_file():
+        return library
     translator = _translator()
-    _, facts = _describe(_native.load(), game)
     try:
-        source = translator.translate(rom, str(facts["cartridge"]), trace(game, rom))
+        source = translator.translate(rom, game.cartridge, trace(game, path))
     except translator.UnsupportedCartridgeError as error:
-        raise TranslationUnavailableError(f"{game}: {error}; it runs in the interpreter") from error
-    folder = source_folder()
+        raise TranslationUnavailableError(f"{game.name}: {error}; it runs in the interpreter") from error
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-            unit = Path(scratch) / f"{game}.cpp"
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+            unit, output = Path(scratch) / f"{game.name}.cpp", Path(scratch) / "library.so"
             unit.write_text(source)
-            output = Path(scratch) / "library.so"
-            march = [f"-march={_instruction_set()}"] if _instruction_set() else []
-            command = [
-                compiler(),
-                *_FLAGS,
-                *march,
-                f"-I{folder}",
-                f"-I{folder / 'include'}",
-                "-o",
-                str(output),
-                str(unit),
-            ]
-            result = subprocess.run(command, capture_output=True, text=True, check=False)
-            if result.returncode:
-                raise UserError(f"{game}: the compiler failed: {result.stderr.strip().splitlines()[:1]}")
-            output.replace(path)  # atomic: a reader sees the whole library or none
+            _compile(unit, output)
+            output.replace(library)  # atomic: a reader sees the whole library or none
     except OSError as error:
         raise UserError(
-            f"the cache folder {path.parent} cannot be written ({error.strerror}): name another in SEED_HPC_CACHE"
+            f"the cache folder {library.parent} cannot be written ({error.strerror}): name another in SEED_HPC_CACHE"
         ) from error
-    log.info("translated %s into %s", game, path)
-    return path
+    log.info("translated %s into %s", game.name, library)
+    return library
 
 
-def attach(game: str, rom: bytes) -> bool:
-    """Makes new machines of `game` run native code when its library is in the cache.
+def _compile(unit: Path, output: Path) -> None:
+    folder = source_folder()
+    march = [f"-march={_instruction_set()}"] if _instruction_set() else []
+    include = [f"-I{folder}", f"-I{folder / 'include'}"]
+    command = [compiler(), *_FLAGS, *march, *include, "-o", str(output), str(unit)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise UserError(f"{unit.stem}: the compiler failed: {(result.stderr.strip() or 'no message').splitlines()[0]}")
+
+
+def attach(game: GameInfo, rom: bytes) -> bool:
+    """Makes machines of `game` that are created from now on run native code when its library is in the cache.
 
     SEED_HPC_TRANSLATION=0 turns translations off; what is emulated is the same either way.
+
+    Args:
+        game: The game.
+        rom: Its ROM image.
 
     Returns:
         Whether native code is used.
     """
-    library = _native.load()
-    index, _ = _describe(library, game)
-    path = None if os.environ.get("SEED_HPC_TRANSLATION") == "0" else library_path(rom)
-    if path is None or not path.is_file():
-        _native.check(library, library.seed_translation_load(index, None))
+    native = _native.load()
+    library = None if os.environ.get("SEED_HPC_TRANSLATION") == "0" else library_path(rom)
+    if library is None or not library.is_file():
+        _native.check(native, native.seed_translation_load(game.index, None))
         return False
-    _native.check(library, library.seed_translation_load(index, str(path).encode()))
+    _native.check(native, native.seed_translation_load(game.index, os.fsencode(library)))
     return True

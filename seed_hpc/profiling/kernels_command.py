@@ -20,6 +20,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from rich.console import Console
 from rich.table import Table
 
 from seed_hpc import _native
+from seed_hpc.envs import roms, translation
+from seed_hpc.envs.games import GameInfo, find_game, game_names
 from seed_hpc.errors import MissingDependencyError, RunFailedError, UserError
 from seed_hpc.profiling.gpu_resources import (
     ARCHITECTURES,
@@ -50,7 +53,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     build = actions.add_parser("build", help="compile a library and record what was built")
     build.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
     build.add_argument("--arch", nargs="+", default=[], metavar="N", help="CUDA architectures: 80 90 100")
-    build.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of library and record")
+    build.add_argument("--output", type=Path, metavar="DIR", help="folder of library and record")
+    build.add_argument(
+        "--games",
+        metavar="LIST",
+        help="translate the cartridges of these games (or 'all') into native code, kept in the user's cache",
+    )
+    build.add_argument(
+        "--rom-folder", type=Path, metavar="DIR", help="folder of <game>.bin (default: the ale-py package)"
+    )
     build.add_argument("--source", type=Path, metavar="DIR", help="checkout (default: the one of this package)")
     build.add_argument("--build-dir", type=Path, metavar="DIR", help="default: build/kernels in the checkout")
     build.add_argument("--jobs", type=int, default=2, metavar="N", help="compilers at a time (default 2)")
@@ -81,6 +92,10 @@ def run(args: argparse.Namespace) -> int:
 def _build(args: argparse.Namespace) -> int:
     if args.jobs < 1:
         raise UserError(f"--jobs {args.jobs} is not allowed: give a number of at least 1")
+    if args.games:
+        return _translate(args.games, args.rom_folder, args.jobs)
+    if args.output is None:
+        raise UserError("name the folder of the library with --output, or the games to translate with --games")
     allowed = parse_allowed(args.allow)
     source = find_source(args.source)
     build_folder = args.build_dir or source / "build" / "kernels"
@@ -103,6 +118,24 @@ def _build(args: argparse.Namespace) -> int:
     for text in complaints:
         print(text, file=sys.stderr)
     return 1 if complaints else 0
+
+
+def _translate(games: str, rom_folder: Path | None, jobs: int) -> int:
+    """Makes the native code of each game; prints which stay with the interpreter and why."""
+    names = game_names() if games == "all" else games.split(",")
+    infos = [find_game(name.strip()) for name in names]
+    folder = roms.rom_folder(rom_folder)
+
+    def translate(game: GameInfo) -> str:
+        try:
+            return str(translation.build(game, folder / f"{game.name}.bin"))
+        except translation.TranslationUnavailableError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(jobs) as pool:  # the work is in compilers, processes of their own
+        for game, outcome in zip(infos, pool.map(translate, infos), strict=True):
+            print(f"{game.name}: {outcome}", flush=True)
+    return 0
 
 
 def build_cpu(source: Path, build_folder: Path, output: Path, jobs: int) -> dict[str, Any]:

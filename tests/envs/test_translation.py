@@ -2,53 +2,24 @@
 """Native code from cartridges against the interpreter: the same machine, frame by frame."""
 
 import ctypes
-import os
 
-import ale_py.roms
 import numpy as np
 import pytest
 
-from seed_hpc import _native
-from seed_hpc.envs import translation
+from seed_hpc import ALEInterface, _native
+from seed_hpc.envs import roms, translation
+from seed_hpc.envs.games import find_game
 
 
-def read_rom(game):
-    return open(os.path.join(os.path.dirname(ale_py.roms.__file__), f"{game}.bin"), "rb").read()
+def rom_file(game):
+    return roms.rom_folder() / f"{game}.bin"
 
 
-class Machine:
-    """One machine of seed/game.h; only what these tests look at."""
-
-    def __init__(self, game, rom, native):
-        self.library = _native.load()
-        self.index = ctypes.c_int32()
-        self.call("seed_game_find", game.encode(), ctypes.byref(self.index))
-        path = str(translation.build(game, rom)).encode() if native else None
-        self.call("seed_translation_load", self.index, path)
-        options = translation._Options()
-        self.call("seed_machine_default_options", ctypes.byref(options))
-        self.handle = ctypes.c_void_p()
-        size = ctypes.c_int64(len(rom))
-        self.call("seed_machine_create", self.index, rom, size, ctypes.byref(options), ctypes.byref(self.handle))
-        self.call("seed_translation_load", self.index, None)
-
-    def call(self, name, *arguments):
-        _native.check(self.library, getattr(self.library, name)(*arguments))
-
-    def act(self, action):
-        reward, over, truncated = ctypes.c_int32(), ctypes.c_int32(), ctypes.c_int32()
-        self.call("seed_machine_act", self.handle, action, ctypes.c_float(1), ctypes.byref(reward))
-        self.call("seed_machine_game_over", self.handle, ctypes.byref(over), ctypes.byref(truncated))
-        if over.value:
-            self.call("seed_machine_reset", self.handle)
-
-    def state(self):
-        """The whole machine, pictures included."""
-        size = ctypes.c_int64()
-        self.call("seed_machine_state_size", self.handle, ctypes.byref(size))
-        state = np.zeros(size.value, np.uint8)
-        self.call("seed_machine_save", self.handle, 1, state.ctypes.data_as(ctypes.c_void_p), size)
-        return state.tobytes()
+def load(game):
+    machine = ALEInterface()
+    machine.setInt("random_seed", 1)
+    machine.loadROM(rom_file(game))
+    return machine
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,40 +31,45 @@ def cache(tmp_path_factory):
 
 # A 2 KB cartridge, one that starts at B000, two banks with code at D000 and F000, code in RAM, four banks.
 @pytest.mark.parametrize("game", ["pong", "qbert", "ms_pacman", "up_n_down", "crossbow"])
-def test_native_code_is_the_interpreter(game):
-    rom = read_rom(game)
-    native, interpreted = Machine(game, rom, native=True), Machine(game, rom, native=False)
+def test_native_code_is_the_interpreter(game, monkeypatch):
+    interpreted = load(game)
+    translation.build(find_game(game), rom_file(game))
+    assert translation.attach(find_game(game), rom_file(game).read_bytes())
+    native = load(game)
+    monkeypatch.setenv("SEED_HPC_TRANSLATION", "0")
+    assert not translation.attach(find_game(game), rom_file(game).read_bytes())
     generator = np.random.default_rng(7)
     for frame in range(400):
         action = int(generator.integers(18))
-        native.act(action)
-        interpreted.act(action)
+        for machine in (native, interpreted):
+            machine.act(action)
+            if machine.game_over():
+                machine.reset_game()
         if frame % 20 == 0:
-            assert native.state() == interpreted.state(), f"{game}: frame {frame}"
+            same = native.cloneState(include_rng=True).equals(interpreted.cloneState(include_rng=True))
+            assert same, f"{game}: frame {frame}"
 
 
-def test_code_that_the_trace_missed_is_interpreted():
-    """A translation made from a trace of nothing but the first instruction is slow, and still exact."""
-    rom = read_rom("pong")
+def test_code_that_nobody_saw_is_left_out():
+    """A trace of the first instruction alone gives what follows from it statically, and no more."""
+    rom = rom_file("pong").read_bytes()
     trace = bytearray(len(rom))
-    start = int.from_bytes(rom[-4:-2], "little") & (len(rom) - 1)
-    trace[start] = 3
-    source = translation._translator().translate(rom, "2K", bytes(trace))
-    full = translation._translator().translate(rom, "2K", translation.trace("pong", rom))
-    assert source.count("\nL") < full.count("\nL")
+    trace[int.from_bytes(rom[-4:-2], "little") & (len(rom) - 1)] = 3
+    translate = translation._translator().translate
+    full = translate(rom, "2K", translation.trace(find_game("pong"), rom_file("pong")))
+    assert 0 < translate(rom, "2K", bytes(trace)).count("\nL") < full.count("\nL")
 
 
 def test_a_cartridge_with_small_banks_is_left_to_the_interpreter():
     with pytest.raises(translation.TranslationUnavailableError, match="interpreter"):
-        translation.build("montezuma_revenge", read_rom("montezuma_revenge"))
+        translation.build(find_game("montezuma_revenge"), rom_file("montezuma_revenge"))
 
 
 def test_a_library_that_is_no_translation_is_refused():
     library = _native.load()
-    index = ctypes.c_int32()
-    _native.check(library, library.seed_game_find(b"pong", ctypes.byref(index)))
+    path = str(_native.library_path("cpu")).encode()
     with pytest.raises(ValueError, match="no translation"):
-        _native.check(library, library.seed_translation_load(index, str(_native.library_path("cpu")).encode()))
+        _native.check(library, library.seed_translation_load(ctypes.c_int32(find_game("pong").index), path))
 
 
 def test_no_compiler_is_one_sentence(monkeypatch):
@@ -107,4 +83,4 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(monkeypatch, tmp_path):
     blocked.write_text("")
     monkeypatch.setenv("SEED_HPC_CACHE", str(blocked))
     with pytest.raises(ValueError, match="SEED_HPC_CACHE"):
-        translation.build("pong", read_rom("pong"))
+        translation.build(find_game("pong"), rom_file("pong"))
