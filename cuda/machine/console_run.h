@@ -66,7 +66,6 @@ SEED_HD inline void console_begin_frame(Console& console, const Display& display
 SEED_HD inline void console_end_frame(Console& console) {
   const Tia& tia = console.tia;
   const int32_t clock = clock_of(console.cycles);
-  console.num_lines = static_cast<uint16_t>(console.cycles / kCyclesPerLine);
   const int32_t stop = clock < tia.window_stop_clock ? clock : tia.window_stop_clock;
   console.rows_reached = static_cast<uint16_t>(
       stop <= tia.window_start_clock ? 0 : (stop - tia.window_start_clock) / kClocksPerLine);
@@ -113,6 +112,7 @@ SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Di
   console.tia.frame_done = 0;
   console_run_cpu(bus);
   console.cpu.bus = 0;  // the next opcode fetch overwrites it; one value keeps snapshots comparable
+  console.num_lines = static_cast<uint16_t>(console.cycles / kCyclesPerLine);
   if (console.tia.frame_done) {
     console_end_frame(console);
   } else {
