@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Networks: encoders of observations, recurrent cores, heads."""

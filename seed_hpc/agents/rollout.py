@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The unit of experience: T agent steps of B environments, and the observation after them.
+
+Environments reset in the gymnasium way `NextStep`: the observation that ends an episode is delivered, the next step
+ignores its action and delivers the first observation of the next episode. A rollout keeps both, so
+
+    obs        o0  o1  o2  o3  o4  o5         o2 ends an episode: last[2] is True,
+    last        .   .   L   .   .   .         the transition from o2 to o3 is void, valid[2] is False,
+    first       .   .   .   F   .   .         o3 begins the next one: first[3] is True
+    transition    0   1  (2)  3   4
+
+and the true final observation is at hand where a truncated episode bootstraps from it. All shapes are constant, which
+is what a CUDA graph needs.
+
+Shapes: T steps, B environments, X the shape of an observation, S state numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from seed_hpc.models.network import Inputs
+
+
+@dataclass(kw_only=True)
+class Rollout:
+    """T steps of B environments.
+
+    Attributes:
+        inputs: What the network saw, T + 1 steps: observations (T+1, B, X) and what belongs to them.
+        last_TB: bool (T+1, B), the observation ended an episode and the transition from it is void.
+        terminated_TB: bool (T, B), the transition ended the episode by the rules of the game.
+        behaviour: What the acting policy recorded, tensors (T, B, ...); see the agent's `act`.
+        state_BS: State of the network's core before step 0.
+        episode_return_TB: float32 (T, B), the undiscounted, unclipped return of an episode that ended here, else NaN.
+        episode_steps_TB: int64 (T, B), its agent steps, else 0.
+        policy_version: How many updates the acting parameters had seen.
+    """
+
+    inputs: Inputs
+    last_TB: Tensor
+    terminated_TB: Tensor
+    behaviour: dict[str, Tensor]
+    state_BS: Tensor
+    episode_return_TB: Tensor
+    episode_steps_TB: Tensor
+    policy_version: int = 0
+
+    @property
+    def action_TB(self) -> Tensor:
+        """(T, B), int64."""
+        return self.inputs.previous_action_TB[1:]
+
+    @property
+    def reward_TB(self) -> Tensor:
+        """(T, B), float32: clipped if the experiment says so."""
+        return self.inputs.previous_reward_TB[1:]
+
+    @property
+    def valid_TB(self) -> Tensor:
+        """(T, B), bool: False where the transition is void."""
+        return ~self.last_TB[:-1]
+
+    @property
+    def num_steps(self) -> int:
+        """T."""
+        return self.terminated_TB.shape[0]
+
+    @property
+    def num_envs(self) -> int:
+        """B."""
+        return self.terminated_TB.shape[1]
+
+    def select_envs(self, index_B: Tensor) -> Rollout:
+        """Returns a copy with the environments of int64 `index_B` only."""
+        return replace(
+            self,
+            inputs=Inputs(*(x.index_select(1, index_B) for x in self.inputs)),
+            last_TB=self.last_TB.index_select(1, index_B),
+            terminated_TB=self.terminated_TB.index_select(1, index_B),
+            behaviour={name: x.index_select(1, index_B) for name, x in self.behaviour.items()},
+            state_BS=self.state_BS.index_select(0, index_B),
+            episode_return_TB=self.episode_return_TB.index_select(1, index_B),
+            episode_steps_TB=self.episode_steps_TB.index_select(1, index_B),
+        )
+
+    def to_dict(self) -> dict[str, Tensor]:
+        """Returns all tensors by name, for a dump."""
+        return {
+            **self.inputs._asdict(),
+            "last_TB": self.last_TB,
+            "terminated_TB": self.terminated_TB,
+            "state_BS": self.state_BS,
+            **{f"behaviour.{name}": x for name, x in self.behaviour.items()},
+        }
+
+
+def masked_mean(x_TB: Tensor, valid_TB: Tensor) -> Tensor:
+    """Returns the mean of `x_TB` where `valid_TB` (a float mask) is one."""
+    return (x_TB * valid_TB).sum() / valid_TB.sum().clamp_min(1.0)
+
+
+def shuffled_minibatches(rollout: Rollout, num_minibatches: int, generator: torch.Generator) -> list[Rollout]:
+    """Splits a rollout over its environments, in random order; whole unrolls stay together for recurrent cores."""
+    if num_minibatches == 1:
+        return [rollout]
+    order_B = torch.randperm(rollout.num_envs, generator=generator).to(rollout.last_TB.device)
+    return [rollout.select_envs(index_B) for index_B in order_B.tensor_split(num_minibatches)]

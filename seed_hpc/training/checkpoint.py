@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints: a folder of whole files, and latest.json that names the newest.
+
+A file is written beside its place, flushed and renamed, and only then named in latest.json; a process killed at any
+moment leaves the previous checkpoint in charge.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seed_hpc.errors import RunFailedError, UserError
+from seed_hpc.training.files import write_atomically, write_json
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+
+
+class CheckpointStore:
+    """The checkpoints of one run.
+
+    Args:
+        folder: Made when it is absent.
+        keep: Older checkpoints than the newest `keep` are removed.
+    """
+
+    def __init__(self, folder: Path, keep: int = 3) -> None:
+        self.folder, self.keep = folder, keep
+
+    def save(self, state: dict[str, Any], *, frames: int) -> Path:
+        """Writes a checkpoint and returns its file.
+
+        Args:
+            state: Tensors and plain values, nested.
+            frames: Position in the run; part of the name.
+
+        Raises:
+            RunFailedError: The disk does not take it; the earlier checkpoints are untouched.
+        """
+        path = self.folder / f"checkpoint_{frames:015d}.pt"
+        try:
+            self.folder.mkdir(exist_ok=True)
+            write_atomically(path, lambda file: torch.save({"format": FORMAT, **state}, file))
+            write_json(self.folder / "latest.json", {"file": path.name, "frames": frames, "format": FORMAT})
+            for old in sorted(self.folder.glob("checkpoint_*.pt"))[: -self.keep]:
+                old.unlink(missing_ok=True)
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+            raise RunFailedError(
+                f"the checkpoint {path} cannot be written ({_reason(error)}): free space, then resume the run from the "
+                "checkpoint before"
+            ) from error
+        return path
+
+    def latest(self) -> Path | None:
+        """Returns the newest checkpoint, or None where there is none."""
+        try:
+            named = self.folder / str(json.loads((self.folder / "latest.json").read_text())["file"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return named if named.is_file() else None
+
+
+def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Reads a checkpoint; nothing in it is executed.
+
+    Raises:
+        UserError: The file is absent, damaged, or of another format.
+    """
+    try:
+        state = torch.load(path, map_location=device, weights_only=True)
+    except FileNotFoundError as error:
+        raise UserError(f"the checkpoint {path} does not exist") from error
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise UserError(f"the checkpoint {path} is damaged and cannot be read: {_reason(error)}") from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise UserError(f"{path} is not a checkpoint of format {FORMAT}: it was written by another version")
+    return state
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what went wrong."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).splitlines()[0]

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the environments of a run: the one place where training and evaluation choose their implementation."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from seed_hpc.config import EnvConfig
+
+
+class Environments(Protocol):
+    """B environments as a gymnasium VectorEnv with autoreset `NextStep`, whose arrays are torch tensors."""
+
+    num_envs: int
+    single_observation_space: Any
+    single_action_space: Any
+
+    def reset(self, *, seed: int | None = None) -> tuple[Tensor, dict[str, Any]]:
+        """Begins new episodes and returns the first observations (B, X)."""
+        ...
+
+    def step(self, actions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
+        """Returns observations (B, X), rewards (B,), terminated (B,), truncated (B,), information."""
+        ...
+
+    def clone_state(self) -> bytes:
+        """Returns the whole state of all environments, random generators included."""
+        ...
+
+    def restore_state(self, state: bytes) -> None:
+        """Continues from what `clone_state` returned, with identical results."""
+        ...
+
+    def close(self) -> None:
+        """Frees threads and memory."""
+        ...
+
+
+class _AlePy:
+    def __init__(self, envs: Any) -> None:
+        self.envs = envs
+        self.num_envs = envs.num_envs
+        self.single_observation_space = envs.single_observation_space
+        self.single_action_space = envs.single_action_space
+
+    def reset(self, *, seed: int | None = None) -> tuple[Tensor, dict[str, Any]]:
+        obs, info = self.envs.reset(seed=seed)
+        return torch.from_numpy(obs), info
+
+    def step(self, actions: Tensor) -> Any:
+        obs, reward, terminated, truncated, info = self.envs.step(actions.numpy())
+        t = torch.from_numpy
+        return t(obs), t(reward), t(terminated), t(truncated), info
+
+    def clone_state(self) -> bytes:
+        return b"\0"
+
+    def restore_state(self, state: bytes) -> None:
+        self.reset(seed=0)
+
+    def close(self) -> None:
+        self.envs.close()
+
+
+def make_environments(config: EnvConfig, *, num_envs: int, device: torch.device, **changes: Any) -> Environments:
+    """Makes environments.
+
+    Rewards are not clipped here: the actor clips what the learner sees and counts returns as they are.
+
+    Args:
+        config: The experiment's section `env`.
+        num_envs: B.
+        device: Where they run and where their tensors are.
+        changes: Arguments of `seed_hpc.make_vec` that differ from the configuration, for example `grayscale=False`.
+
+    Raises:
+        UserError: Unknown game, or a ROM or library is missing.
+    """
+    from ale_py.vector_env import AtariVectorEnv
+
+    arguments: dict[str, Any] = {
+        "num_threads": config.num_threads,
+        "frameskip": config.frameskip,
+        "stack_num": config.stack_num,
+        "img_height": config.img_height,
+        "img_width": config.img_width,
+        "maxpool": config.maxpool,
+        "noop_max": config.noop_max,
+        "use_fire_reset": config.use_fire_reset,
+        "episodic_life": config.episodic_life,
+        "repeat_action_probability": config.repeat_action_probability,
+        "full_action_space": config.full_action_space,
+        "max_num_frames_per_episode": config.max_num_frames_per_episode,
+        "reward_clipping": False,
+        **changes,
+    }
+    return _AlePy(AtariVectorEnv(config.game, num_envs, **arguments))

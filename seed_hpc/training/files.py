@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are whole or absent: written beside their place, flushed to the disk, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Calls `write` with a file that takes the place of `path` once it is complete on the disk.
+
+    A process that dies in between leaves the old file as it was; the leftover is overwritten the next time.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the rename itself
+    finally:
+        os.close(folder)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as indented JSON, atomically."""
+    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    write_atomically(path, lambda file: file.write(text.encode()))

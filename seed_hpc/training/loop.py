@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The closed loop: the actor fills a rollout, the learner updates on it and publishes its parameters, and again.
+
+    envs --obs--> actor (acting copy of the network) --rollout--> learner --parameters--> actor
+
+`ClosedLoop.run` is the loop; the rest of this file puts the parts together and keeps the run's files.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from typing import Any
+
+import torch
+
+from seed_hpc.agents import agent_class
+from seed_hpc.agents.rollout import Rollout
+from seed_hpc.config import Experiment
+from seed_hpc.errors import RunFailedError, UserError
+from seed_hpc.profiling import ranges
+from seed_hpc.training.actor import Actor
+from seed_hpc.training.checkpoint import CheckpointStore, load_checkpoint
+from seed_hpc.training.environments import Environments, make_environments
+from seed_hpc.training.learner import Learner, NonFiniteError
+from seed_hpc.training.metrics import MetricsWriter
+from seed_hpc.training.optimizers import learning_rate
+from seed_hpc.training.precision import Precision
+from seed_hpc.training.run_directory import RunDirectory
+from seed_hpc.training.signals import StopRequest
+from seed_hpc.training.statistics import Statistics
+
+logger = logging.getLogger(__name__)
+
+
+def choose_device(name: str) -> torch.device:
+    """Returns the device of `training.device`.
+
+    Raises:
+        UserError: It is no device, or CUDA is not available.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"training.device={name} is not a device: choose auto, cpu, cuda or cuda:N") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"training.device={name}, but torch {torch.__version__} sees no CUDA device: choose cpu")
+    return device
+
+
+class ClosedLoop:
+    """Actor and learner of one process.
+
+    Args:
+        experiment: What to run.
+        envs: Its environments; None makes those of the experiment.
+    """
+
+    def __init__(self, experiment: Experiment, envs: Environments | None = None) -> None:
+        options = experiment.training
+        self.experiment, self.options = experiment, options
+        self.device = device = choose_device(options.device)
+        if device.type == "cpu" and options.num_threads:
+            torch.set_num_threads(options.num_threads)
+        precision = Precision(options.precision, device)
+        torch.manual_seed(options.seed)  # initial parameters
+        self.envs = envs or make_environments(experiment.env, num_envs=experiment.env.num_envs, device=device)
+        self.agent = agent_class(experiment.agent.name)(
+            experiment.agent,
+            experiment.model,
+            self.envs.single_observation_space.shape,
+            int(self.envs.single_action_space.n),
+            num_envs=self.envs.num_envs,
+            device=device,
+        )
+        network = self.agent.build_network()
+        self.rollouts_ahead = options.rollouts_ahead
+        if self.rollouts_ahead < 0:
+            self.rollouts_ahead = 1 if device.type == "cuda" else 0
+        self.actor = Actor(
+            self.envs,
+            self.agent,
+            network,
+            unroll_length=options.unroll_length,
+            seed=options.seed,
+            clip_rewards=experiment.env.reward_clipping,
+            num_buffers=self.rollouts_ahead + 1,
+            precision=precision,
+            use_cuda_graph=options.cuda_graph,
+            device=device,
+        )
+        self.learner = Learner(
+            self.agent,
+            network,
+            experiment.optimizer,
+            seed=options.seed,
+            precision=precision,
+            compile_network=experiment.model.compile,
+            device=device,
+        )
+        self.statistics = Statistics(experiment.env.frameskip)
+        self.pending: deque[Rollout] = deque()  # filled by the actor, not yet used by the learner
+        self.seconds = 0.0  # of training, over all processes that resumed one another
+        self.timer = ranges.PhaseTimer()
+
+    def run(self, directory: RunDirectory, stop: StopRequest) -> str:
+        """Trains until the frames are spent or a signal comes.
+
+        Args:
+            directory: Gets log lines and checkpoints.
+            stop: Asked once per iteration.
+
+        Returns:
+            The run's status: "finished" or "interrupted".
+
+        Raises:
+            RunFailedError: A loss was not finite, or the disk is full.
+        """
+        with _Recorder(self, directory) as recorder:
+            while not self.is_finished():
+                if stop.requested:
+                    recorder.checkpoint()
+                    return "interrupted"
+                while len(self.pending) <= self.rollouts_ahead:
+                    self.pending.append(self.actor.unroll())
+                self.learn_from(self.pending.popleft())
+                recorder.record_if_due()
+            recorder.record_end()
+        return "finished"
+
+    def is_finished(self) -> bool:
+        """Whether frames or seconds are spent."""
+        return self.statistics.frames >= self.options.total_frames or 0 < self.options.max_seconds <= self.seconds
+
+    def learn_from(self, rollout: Rollout) -> None:
+        """Updates on a rollout and counts it."""
+        frames, total = self.statistics.frames, self.options.total_frames
+        self.agent.set_progress(min(1.0, frames / total))
+        self.learning_rate = learning_rate(self.experiment.optimizer, frames, total)
+        self.learner.update(rollout, self.actor, self.learning_rate)
+        self.statistics.add(rollout)
+        ranges.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns everything that the next iteration depends on."""
+        while self.pending:  # what is under way is learned from, not lost
+            self.learn_from(self.pending.popleft())
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            self.learner.check_finite()
+        return {
+            "learner": self.learner.state_dict(),
+            "actor": self.actor.state_dict(),
+            "statistics": self.statistics.state_dict(),
+            "seconds": self.seconds,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues from what `state_dict` returned."""
+        self.learner.load_state_dict(state["learner"])
+        self.actor.load_state_dict(state["actor"])
+        self.actor.publication.mark_updated(self.learner.num_updates)
+        self.statistics.load_state_dict(state["statistics"])
+        self.seconds = float(state["seconds"])
+
+
+class _Recorder:
+    """Log lines and checkpoints of a loop, when they are due."""
+
+    def __init__(self, loop: ClosedLoop, directory: RunDirectory) -> None:
+        self.loop, self.options, self.directory = loop, loop.options, directory
+        self.checkpoints = CheckpointStore(directory.path / "checkpoints", self.options.keep_checkpoints)
+        self._frames_logged = self._frames_saved = loop.statistics.frames
+        self._seconds_before = loop.seconds
+        self._started = self._logged = self._saved = time.perf_counter()
+
+    def __enter__(self) -> _Recorder:
+        self.writer = MetricsWriter(
+            self.directory.path,
+            frames=self.loop.statistics.frames,
+            total_frames=self.options.total_frames,
+            title=self.loop.experiment.name,
+            tensorboard=self.options.tensorboard,
+        )
+        ranges.start(self.loop.timer)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        ranges.stop()
+        self.writer.close()
+        if isinstance(error, NonFiniteError):
+            raise self._explain(error) from error
+
+    def record_if_due(self) -> None:
+        """Writes a log line and a checkpoint if their time has come."""
+        now = time.perf_counter()
+        self.loop.seconds = self._seconds_before + now - self._started
+        frames, options = self.loop.statistics.frames, self.options
+        if _is_due(
+            frames, self._frames_logged, options.log_interval_frames, now - self._logged, options.log_interval_s
+        ):
+            self.log()
+        if _is_due(
+            frames,
+            self._frames_saved,
+            options.checkpoint_interval_frames,
+            now - self._saved,
+            options.checkpoint_interval_s,
+        ):
+            self.checkpoint()
+
+    def record_end(self) -> None:
+        """Writes the last log line and checkpoint, unless they are there already."""
+        if self._frames_logged < self.loop.statistics.frames:
+            self.log()
+        if self._frames_saved < self.loop.statistics.frames:
+            self.checkpoint()
+
+    def log(self) -> None:
+        """Writes a log line. All but its times and rates are functions of the run's position alone."""
+        loop, statistics = self.loop, self.loop.statistics
+        if loop.device.type == "cuda":
+            loop.learner.check_finite()
+        now = time.perf_counter()
+        elapsed = now - self._logged
+        self.writer.write(
+            {
+                "time_s": round(loop.seconds, 3),
+                "unix_time_s": round(time.time(), 3),
+                "frames": statistics.frames,
+                "agent_steps": statistics.agent_steps,
+                "updates": loop.learner.num_updates,
+                "fps": (statistics.frames - self._frames_logged) / elapsed,
+                "episodes": statistics.episodes,
+                "mean_return": statistics.mean_return,
+                "mean_episode_steps": statistics.mean_length,
+                "policy_lag": loop.learner.last_lag,
+                "learning_rate": loop.learning_rate,
+                **loop.learner.metrics(),
+                "phase_seconds": loop.timer.take(),
+            }
+        )
+        self._logged, self._frames_logged = now, statistics.frames
+
+    def checkpoint(self) -> None:
+        """Writes a checkpoint."""
+        state = self.loop.state_dict()
+        self.checkpoints.save(state, frames=self.loop.statistics.frames)
+        self._saved, self._frames_saved = time.perf_counter(), self.loop.statistics.frames
+
+    def _explain(self, error: NonFiniteError) -> RunFailedError:
+        """Dumps what led to a loss that is not finite."""
+        path = self.directory.path / "not_finite.pt"
+        network = self.loop.learner.network
+        torch.save(
+            {
+                "update": error.update,
+                "metrics": error.metrics,
+                "batch": error.batch.to_dict(),
+                "network": network.state_dict(),
+                "optimizer": self.loop.learner.optimizer.state_dict(),
+            },
+            path,
+        )
+        bad = ", ".join(name for name, value in error.metrics.items() if not abs(value) < float("inf"))
+        latest = self.checkpoints.latest()
+        return RunFailedError(
+            f"training stopped at update {error.update}: {bad or 'a value'} is not finite; the batch, parameters and "
+            f"optimizer are in {path}; lower optimizer.learning_rate and "
+            + (f"resume from {latest}" if latest else "start again")
+        )
+
+
+def _is_due(frames: int, frames_before: int, interval_frames: int, seconds: float, interval_s: float) -> bool:
+    """Whether an interval is over, counted in frames where the experiment gives frames."""
+    if interval_frames:
+        return frames // interval_frames > frames_before // interval_frames
+    return seconds >= interval_s
+
+
+def train(directory: RunDirectory, loop: ClosedLoop, *, resume: bool = False) -> str:
+    """Runs a loop inside its run directory and keeps run.json true.
+
+    Args:
+        directory: The run's folder.
+        loop: What to run.
+        resume: Continue from the newest checkpoint.
+
+    Returns:
+        "finished" or "interrupted".
+
+    Raises:
+        RunFailedError: The run failed; run.json says so.
+    """
+    if resume:
+        path = CheckpointStore(directory.path / "checkpoints").latest()
+        if path is None:
+            logger.info("%s has no checkpoint yet: the run starts from the beginning", directory.path)
+        else:
+            loop.load_state_dict(load_checkpoint(path))
+            logger.info("resuming %s at %s frames", directory.path, f"{loop.statistics.frames:,}")
+    status = "failed"
+    directory.set_status("running", pid=os.getpid())
+    try:
+        with StopRequest() as stop:
+            status = loop.run(directory, stop)
+        if stop.requested:
+            logger.info(
+                "%s: checkpoint written; continue with: seed-hpc train --resume %s", stop.signal_name, directory.path
+            )
+    finally:
+        directory.set_status(status, frames=loop.statistics.frames, train_seconds=round(loop.seconds, 3))
+        loop.envs.close()
+    return status

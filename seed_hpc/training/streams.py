@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CUDA streams and events that are absent on a CPU, where everything runs in order anyway."""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+
+class Stream:
+    """A queue of device work beside others.
+
+    Args:
+        device: On a CPU the stream does nothing.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.cuda_stream: Any = None
+        if device.type == "cuda":
+            self.cuda_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def use(self) -> AbstractContextManager[Any]:
+        """Returns a context in which device work goes to this stream."""
+        return contextlib.nullcontext() if self.cuda_stream is None else torch.cuda.stream(self.cuda_stream)
+
+
+class Signal:
+    """A point in one stream's work that other streams can wait for; the host never waits.
+
+    Args:
+        device: On a CPU the signal does nothing.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._event: Any = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def record(self) -> None:
+        """Marks the current end of the current stream's work."""
+        if self._event is not None:
+            self._event.record()
+
+    def wait(self) -> None:
+        """The current stream's further work starts after the mark; at once if there is none yet."""
+        if self._event is not None:
+            self._event.wait()
