@@ -86,9 +86,18 @@ MAX_STACK = read_constants("kMaxRuleStack")
 class Compiler:
     """Translates one rule of a game to byte code appended to `code`; names maps variables to their indices."""
 
-    def __init__(self, code: bytearray, names: dict[str, int], tables: dict[str, Any], *, mode_program: bool) -> None:
+    def __init__(
+        self,
+        code: bytearray,
+        names: dict[str, int],
+        first_temporary: int,
+        tables: dict[str, Any],
+        *,
+        mode_program: bool,
+    ) -> None:
         self.code = code
         self.names = dict(names)  # grows by temporaries
+        self.next_temporary = first_temporary
         self.num_variables = len(names)
         self.tables = tables
         self.mode_program = mode_program
@@ -116,9 +125,10 @@ class Compiler:
     def temporary(self, name: str) -> int:
         """Returns the index of a variable or temporary, new if need be."""
         if name not in self.names:
-            if len(self.names) == MAX_VARIABLES:
+            if self.next_temporary == MAX_VARIABLES:
                 raise RuleError(f"more than {MAX_VARIABLES} variables and temporaries")
-            self.names[name] = len(self.names)
+            self.names[name] = self.next_temporary
+            self.next_temporary += 1
         return self.names[name]
 
     # ---- Expressions ---------------------------------------------------------------------------------------------
@@ -364,18 +374,21 @@ class Compiler:
             self.emit("kStore", self.old[name], effect=-1)
 
 
-def compile_rule(code: bytearray, text: str, names: dict[str, int], tables: dict[str, Any], kind: str) -> int:
-    """Appends the code of one rule and returns its start.
+def compile_rule(
+    code: bytearray, text: str, names: dict[str, int], first_temporary: int, tables: dict[str, Any], kind: str
+) -> tuple[int, int]:
+    """Appends the code of one rule; returns its start and the first index that its temporaries leave free.
 
     Args:
         code: The code of all games so far.
         text: The rule as written.
         names: Index of each variable of the game.
+        first_temporary: Index of the first temporary that the rule may use.
         tables: The game's look-up tables.
         kind: "expression", "step" or "program".
     """
     start = len(code)
-    compiler = Compiler(code, names, tables, mode_program=kind == "program")
+    compiler = Compiler(code, names, first_temporary, tables, mode_program=kind == "program")
     try:
         if kind == "expression":
             compiler.expression(ast.parse(text, mode="eval").body)
@@ -389,7 +402,7 @@ def compile_rule(code: bytearray, text: str, names: dict[str, int], tables: dict
     compiler.emit("kEnd", effect=0)
     if len(code) > 0xFFFF:
         raise RuleError("the rules of all games need more than 64 KiB of code")
-    return start
+    return start, compiler.next_temporary
 
 
 def parse_actions(text: str) -> list[int]:
@@ -485,6 +498,8 @@ class Tables:
 
         tables = entry.get("tables", {})
         starts = {}
+        # A mode program waits while steps run: its temporaries must not be theirs.
+        first_temporary = len(names)
         for rule, kind in (
             ("step", "step"),
             ("lives", "expression"),
@@ -493,7 +508,7 @@ class Tables:
         ):
             key[0] = rule
             text = entry.get(rule, "terminal" if rule == "game_over" else "")
-            starts[rule] = compile_rule(self.code, text, names, tables, kind)
+            starts[rule], first_temporary = compile_rule(self.code, text, names, first_temporary, tables, kind)
 
         initial = ", ".join(str(value) for value in variables.values())
         actions = ", ".join(f"{{{action}, {frames}}}" for action, frames in numbers)

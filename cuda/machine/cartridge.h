@@ -25,6 +25,7 @@ enum class CartridgeType : uint8_t {
 constexpr int kNumCartridgeTypes = 9;
 
 struct Instruction;  // predecoded, see program.h
+struct Translation;  // native code, see translator/translation.h
 
 // A cartridge as the console sees it: read-only and shared by every console that plays it.
 struct Rom {
@@ -33,6 +34,8 @@ struct Rom {
   CartridgeType type;
   bool accepted;               // set by rom_prepare
   const Instruction* program;  // predecoded instructions (rom_predecode), or null: decode while running
+  const Translation* translation;  // native code made from this cartridge, or null: interpret
+  uint8_t* trace;  // one byte per ROM byte that notes what is executed (TraceBit), or null
 };
 
 // Returns whether a cartridge of `type` may have `size_bytes` bytes.
@@ -62,6 +65,8 @@ SEED_HD inline bool rom_prepare(Rom& rom, const uint8_t* bytes, uint32_t size_by
   rom.size_bytes = size_bytes;
   rom.type = type;
   rom.program = nullptr;
+  rom.translation = nullptr;
+  rom.trace = nullptr;
   rom.accepted = bytes != nullptr && rom_size_is_legal(type, size_bytes);
   return rom.accepted;
 }

@@ -4,6 +4,8 @@
 
 #include "machine/console.h"
 #include "machine/cpu_step.h"
+#include "machine/trace.h"
+#include "translator/translation.h"
 
 namespace seed {
 
@@ -64,7 +66,6 @@ SEED_HD inline void console_begin_frame(Console& console, const Display& display
 SEED_HD inline void console_end_frame(Console& console) {
   const Tia& tia = console.tia;
   const int32_t clock = clock_of(console.cycles);
-  console.num_lines = static_cast<uint16_t>(console.cycles / kCyclesPerLine);
   const int32_t stop = clock < tia.window_stop_clock ? clock : tia.window_stop_clock;
   console.rows_reached = static_cast<uint16_t>(
       stop <= tia.window_start_clock ? 0 : (stop - tia.window_start_clock) / kClocksPerLine);
@@ -83,6 +84,25 @@ SEED_HD inline void console_grey_rest(Console& console, const Display& display, 
   }
 }
 
+SEED_HD inline void console_interpret(Bus& bus) {
+  const Console& console = bus.console;
+  for (int i = 0; i < kMaxInstructionsPerFrame && !console.cpu.frozen && !console.tia.frame_done; ++i) cpu_step(bus);
+}
+
+// Runs the CPU until the frame ends or the instruction limit is reached.
+SEED_HD inline void console_run_cpu(Bus& bus) {
+  if (bus.rom.trace != nullptr) {
+    console_interpret_traced(bus);
+  } else if (bus.rom.translation != nullptr) {
+    const Console before = bus.console;
+    if (bus.rom.translation->run(bus)) return;
+    bus.console = before;  // a frame of unusual length: only the interpreter counts instructions
+    console_interpret(bus);
+  } else {
+    console_interpret(bus);
+  }
+}
+
 SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Display& display, const Inputs& inputs,
                                       Screen screen) {
   if (console.error != ConsoleError::kNone) return;
@@ -90,7 +110,9 @@ SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Di
   console.partial = true;
   Bus bus{console, rom, display, inputs, console_pixels(console, screen)};
   console.tia.frame_done = 0;
-  for (int i = 0; i < kMaxInstructionsPerFrame && !console.cpu.frozen && !console.tia.frame_done; ++i) cpu_step(bus);
+  console_run_cpu(bus);
+  console.cpu.bus = 0;  // the next opcode fetch overwrites it; one value keeps snapshots comparable
+  console.num_lines = static_cast<uint16_t>(console.cycles / kCyclesPerLine);
   if (console.tia.frame_done) {
     console_end_frame(console);
   } else {

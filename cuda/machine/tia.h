@@ -129,9 +129,20 @@ SEED_HD inline void place_pattern(uint64_t mask[3], uint64_t low, uint64_t high,
   mask[2] = line[2] & 0xffffffffu;
 }
 
+// The graphics that a player shows: VDELP selects the delayed latch.
+SEED_HD SEED_FORCE_INLINE uint32_t player_graphics(const Tia& tia, int player) {
+  return (tia.reg[kVDELP0 + player] & 1) ? tia.delayed_GRP[player] : tia.reg[kGRP0 + player];
+}
+SEED_HD SEED_FORCE_INLINE bool missile_enabled(const Tia& tia, int missile) {
+  return (tia.reg[kENAM0 + missile] & 2) && !(tia.reg[kRESMP0 + missile] & 2);
+}
+SEED_HD SEED_FORCE_INLINE bool ball_enabled(const Tia& tia) {
+  return (((tia.reg[kVDELBL] & 1) ? tia.delayed_ENABL : tia.reg[kENABL]) & 2) != 0;
+}
+
 SEED_HD inline void build_player(Tia& tia, int player) {
   const int nusiz = tia.reg[kNUSIZ0 + player];
-  uint64_t pattern = (tia.reg[kVDELP0 + player] & 1) ? tia.delayed_GRP[player] : tia.reg[kGRP0 + player];
+  uint64_t pattern = player_graphics(tia, player);
   if (!(tia.reg[kREFP0 + player] & 8)) pattern = reverse_byte(static_cast<uint32_t>(pattern));
   if ((nusiz & 7) == 5) pattern = static_cast<uint64_t>(double_bits(static_cast<uint32_t>(pattern))) << 1;
   if ((nusiz & 7) == 7) pattern = static_cast<uint64_t>(quadruple_bits(static_cast<uint32_t>(pattern))) << 1;
@@ -143,7 +154,7 @@ SEED_HD inline void build_player(Tia& tia, int player) {
 SEED_HD inline void build_missile(Tia& tia, int missile) {
   const int nusiz = tia.reg[kNUSIZ0 + missile];
   int width = 1 << (nusiz >> 4 & 3);
-  bool enabled = (tia.reg[kENAM0 + missile] & 2) && !(tia.reg[kRESMP0 + missile] & 2);
+  bool enabled = missile_enabled(tia, missile);
   if (missile == 0 && tia.star_bug) {
     if (tia.star_phase == 1 && width < 2) width = 2;
     if (tia.star_phase == 2) enabled = false;
@@ -155,8 +166,7 @@ SEED_HD inline void build_missile(Tia& tia, int missile) {
 
 SEED_HD inline void build_ball(Tia& tia) {
   const int width = 1 << (tia.reg[kCTRLPF] >> 4 & 3);
-  const int enable = (tia.reg[kVDELBL] & 1) ? tia.delayed_ENABL : tia.reg[kENABL];
-  place_pattern(tia.mask[kBL], (enable & 2) ? (1u << width) - 1 : 0, 0, tia.position[kBL]);
+  place_pattern(tia.mask[kBL], ball_enabled(tia) ? (1u << width) - 1 : 0, 0, tia.position[kBL]);
 }
 
 SEED_HD inline void build_playfield(Tia& tia) {
@@ -235,13 +245,10 @@ struct ColourMasks {
   uint64_t playfield, player0, player1;
 };
 
-// True when the playfield is the only object that is switched on (players: graphics 0; missiles and ball: off).
+// True when the playfield is the only object that is switched on, whether or not another one would be visible.
 SEED_HD inline bool only_playfield_enabled(const Tia& tia) {
-  uint64_t others = 0;
-  for (int object = kP0; object <= kBL; ++object) {
-    others |= tia.mask[object][0] | tia.mask[object][1] | tia.mask[object][2];
-  }
-  return others == 0;
+  return player_graphics(tia, 0) == 0 && player_graphics(tia, 1) == 0 && !missile_enabled(tia, 0) &&
+         !missile_enabled(tia, 1) && !ball_enabled(tia);
 }
 
 SEED_HD inline ColourMasks tia_colour_masks(const Tia& tia, int word) {
@@ -329,7 +336,8 @@ SEED_HD inline void tia_end_line(Tia& tia) {
   }
 }
 
-// Draws every pixel before `clock`; `pixels` is the picture (row 0 on top) or null.
+// Draws every pixel before `clock`; `pixels` is the picture (row 0 on top) or null. A line ends when the first clock of
+// the next one is drawn, not when its own last one is: a strobe right between the two is undone by the line end.
 SEED_HD inline void tia_draw_window(Tia& tia, uint8_t* pixels, int32_t clock) {
   if (clock > tia.window_stop_clock) clock = tia.window_stop_clock;
   while (tia.drawn_clock < clock) {
@@ -337,15 +345,15 @@ SEED_HD inline void tia_draw_window(Tia& tia, uint8_t* pixels, int32_t clock) {
     const int row = drawn / kClocksPerLine;
     const int32_t line_start = tia.window_start_clock + row * kClocksPerLine;
     const int32_t line_end = line_start + kClocksPerLine;
+    if (tia.drawn_clock == line_start) {
+      tia_end_line(tia);
+      tia.drawn_clock = line_start + kHblankClocks;  // nothing happens in horizontal blank
+      continue;
+    }
     const int first_x = tia.drawn_clock - line_start - kHblankClocks;
     const int last_x = (clock < line_end ? clock : line_end) - line_start - kHblankClocks;
     tia_draw_segment(tia, pixels == nullptr ? nullptr : pixels + row * kScreenWidth, first_x, last_x);
-    if (clock < line_end) {
-      tia.drawn_clock = clock;
-    } else {
-      tia_end_line(tia);
-      tia.drawn_clock = line_end + kHblankClocks;  // nothing happens in horizontal blank
-    }
+    tia.drawn_clock = clock < line_end ? clock : line_end;
   }
 }
 

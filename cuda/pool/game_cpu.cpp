@@ -10,7 +10,9 @@
 #include "games/tables.h"
 #include "machine/console.h"
 #include "machine/program.h"
+#include "pool/translations.h"
 #include "seed/game.h"
+#include "seed/translation.h"
 
 struct seed_machine {
   int32_t game_index;
@@ -234,6 +236,7 @@ seed_status seed_machine_create(int32_t game, const uint8_t* rom, int64_t rom_si
     }
     std::vector<Instruction> program(rom_program_length(prepared));
     rom_predecode(prepared, program.data());
+    prepared.translation = translation_of(game);
     const AtariGame shared = atari_game(prepared, game, kTables);
     std::vector<uint8_t> pictures(2 * size_t{shared.display.height} * kScreenWidth);
     const AtariOptions atari_options{options->repeat_action_probability, options->frame_skip,
@@ -253,6 +256,12 @@ seed_status seed_machine_create(int32_t game, const uint8_t* rom, int64_t rom_si
   } catch (const std::bad_alloc&) {
     return fail(SEED_OUT_OF_MEMORY, "not enough memory for a machine");
   }
+}
+
+seed_status seed_machine_trace(seed_machine* machine, uint8_t* trace) {
+  SEED_CHECK(check_pointer(machine, "machine"));
+  machine->game.rom.trace = trace;
+  return SEED_OK;
 }
 
 seed_status seed_machine_destroy(seed_machine* machine) {

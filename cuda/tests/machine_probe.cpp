@@ -68,6 +68,16 @@ void probe_run(Probe* probe, int frames, int draw) {
   }
 }
 
+// Plays recorded inputs: one byte of SWCHA and one of the left trigger a frame.
+void probe_play(Probe* probe, const uint8_t* swcha, const uint8_t* trigger, int frames, int draw) {
+  const seed::Screen screen = draw ? probe->screen() : seed::Screen{{nullptr, nullptr}};
+  for (int i = 0; i < frames; ++i) {
+    probe->inputs.swcha = swcha[i];
+    probe->inputs.trigger_pressed[0] = trigger[i] != 0;
+    seed::console_run_frame(probe->console, probe->rom, probe->display, probe->inputs, screen);
+  }
+}
+
 void probe_get(const Probe* probe, uint8_t* ram, uint8_t* cartridge_ram, uint8_t* picture, int32_t* numbers) {
   const seed::Console& console = probe->console;
   std::memcpy(ram, console.riot.ram, 128);

@@ -33,8 +33,8 @@ from seed_hpc.errors import UserError
 Compression = Literal["none", "bf16"]
 
 # Renamed in torch 2.13; the old names warn there.
-_all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-_reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 class GradientExchange:
@@ -146,7 +146,7 @@ class GradientExchange:
         """Total := sum over the group, in rank order whatever the library's algorithm."""
         wire = self._to_wire(total)
         gathered = wire.new_empty(len(self._group) * wire.numel())
-        _all_gather_single(gathered, wire, group=self._inner_pg)
+        all_gather_single(gathered, wire, group=self._inner_pg)
         first, *others = gathered.view(len(self._group), -1)
         total.copy_(first)
         for other in others:
@@ -157,7 +157,7 @@ class GradientExchange:
         if self._has_even_slots:
             wire = self._to_wire(torch.cat(slices))
             own = wire.new_empty(slices[0].numel())
-            _reduce_scatter_single(own, wire, group=self._inner_pg)
+            reduce_scatter_single(own, wire, group=self._inner_pg)
             slices[self._place].copy_(own)
             return
         for slot, part in enumerate(slices):
@@ -171,7 +171,7 @@ class GradientExchange:
         if self._has_even_slots:
             own = self._to_wire(slices[self._place])
             gathered = own.new_empty(self._slots * own.numel())
-            _all_gather_single(gathered, own, group=self._inner_pg)
+            all_gather_single(gathered, own, group=self._inner_pg)
             for part, received in zip(slices, gathered.view(self._slots, -1), strict=True):
                 part.copy_(received)
             return

@@ -253,9 +253,9 @@ def read_description(path: Path) -> Topology:
         raise UserError(f"the topology file {path} is neither YAML nor JSON: {str(error).splitlines()[0]}") from error
     if not isinstance(content, dict):
         raise UserError(f"the topology file {path} must hold 'hosts' and, optionally, 'links'")
-    for key in content:
+    for key in map(str, content):
         if key not in ("hosts", "links"):
-            raise UserError(f"{path}: unknown key '{key}'{nearest(str(key), ('hosts', 'links'))}")
+            raise UserError(f"{path}: unknown key '{key}'{nearest(key, ('hosts', 'links'))}")
     hosts = content.get("hosts")
     if not isinstance(hosts, list) or not hosts:
         raise UserError(f"{path}: 'hosts' must be a list with a name and a number of GPUs per host")

@@ -47,6 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     run_parser.add_argument("--top", type=int, default=15, metavar="N", help="rows to print (default 15)")
 
+    analyse = actions.add_parser("analyse", help="analyse a run's profiles and samples, write profile/analysis.json")
+    analyse.add_argument("run", type=Path, help="run directory")
+
+    ceilings_parser = actions.add_parser("ceilings", help="measure the ceilings of the roofline on this device")
+    ceilings_parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="default: cuda")
+    ceilings_parser.add_argument("--json", type=Path, metavar="FILE", help="write them, as RUN/profile/ceilings.json")
+
     sample = actions.add_parser("sample", help="sample the GPUs and the host while a command runs")
     sample.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the samples")
     sample.add_argument("--hz", type=float, default=10.0, help="readings per second (default 10)")
@@ -57,7 +64,35 @@ def run(args: argparse.Namespace) -> int:
     """Runs the chosen action."""
     if getattr(args, "top", 1) < 1:
         raise UserError(f"--top {args.top} is not allowed: give a number of at least 1")
-    return {"parse": _parse, "run": _run, "sample": _sample}[args.action](args)
+    actions = {"parse": _parse, "run": _run, "analyse": _analyse, "ceilings": _ceilings, "sample": _sample}
+    return actions[args.action](args)
+
+
+def _analyse(args: argparse.Namespace) -> int:
+    from seed_hpc.profiling.run_analysis import ANALYSIS_FILE, analyse_run
+
+    document = analyse_run(args.run)
+    console = Console()
+    for finding in document["findings"]:
+        advice = f" -> {finding['advice']}" if finding["advice"] else ""
+        console.print(f"{finding['severity']}: {finding['text']}{advice}", highlight=False, markup=False)
+    for note in document["notes"]:
+        console.print(f"note: {note}", highlight=False, markup=False)
+    console.print(f"written: {args.run / ANALYSIS_FILE}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _ceilings(args: argparse.Namespace) -> int:
+    from seed_hpc.profiling import ceilings
+
+    document = ceilings.measure(args.device)
+    if args.json is not None:
+        write_json(args.json, document)
+    console = Console()
+    for key, unit in (("bytes_per_s", "GB/s"), ("flops", "GFLOP/s (float32)")):
+        low, middle, high = (document[key][name] / 1e9 for name in ("min", "median", "max"))
+        console.print(f"{document['device']}: {middle:.1f} {unit} ({low:.1f} to {high:.1f})", highlight=False)
+    return 0
 
 
 def _run(args: argparse.Namespace) -> int:

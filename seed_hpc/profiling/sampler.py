@@ -278,3 +278,19 @@ def read_samples(folder: Path) -> Samples:
         files = [whole] if whole.is_file() else [path for _, _, path in _parts(folder, kind)]
         tables[kind] = pa.concat_tables([pq.read_table(path) for path in files]) if files else schema.empty_table()
     return Samples(json.loads(info_file.read_text(encoding="utf-8")), tables["gpu"], tables["host"])
+
+
+def latest_rows(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, Any] | None]:
+    """Returns the newest row of each device (by UUID) and of the host, reading only the newest file: for live views.
+
+    While the sampler runs this is at most five seconds behind. Without samples both are empty.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for kind in ("gpu", "host"):
+        whole = folder / f"{kind}.parquet"
+        try:
+            files = [whole] if whole.is_file() else [path for _, _, path in _parts(folder, kind)]
+            rows[kind] = pq.read_table(files[-1]).to_pylist() if files else []
+        except OSError:  # merged into another file just now
+            rows[kind] = []
+    return {row["uuid"]: row for row in rows["gpu"]}, rows["host"][-1] if rows["host"] else None

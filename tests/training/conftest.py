@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from catch_env import CatchEnvs
+from doubles.catch_env import CatchEnvs
 
 from seed_hpc.config import load_experiment
 from seed_hpc.training.loop import ClosedLoop

@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from catch_env import CatchEnvs
+from doubles.catch_env import CatchEnvs
 
 from seed_hpc.agents import agent_class, agent_config_class
 from seed_hpc.config import ModelConfig

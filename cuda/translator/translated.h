@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// What translated code is made of: each statement that cuda/translator/translate.py writes is a macro of this file.
+//
+// The macros see these locals: `cpu` (the 6502; a, x, y, sp, nz, c, v are its registers), `t` (cycles since the start of
+// the frame), `pc` (valid only where control is not known), `pointer`. All else lives in the console. The generator adds
+// up cycles that are known and passes `t + elapsed` to an access; it brings `t` up to date before a label. A statement
+// that may end the frame names the place where the next frame starts.
+//
+// One generated file is one shared library that exports seed_translation(): see translation.h.
+#pragma once
+
+#include "machine/console.h"
+#include "seed/status.h"
+#include "translator/translation.h"
+
+namespace seed {
+namespace {
+
+// An instruction takes two cycles or more, so a frame that has taken fewer than this has not reached the instruction
+// limit. One that lasts longer is taken back and interpreted, which counts.
+constexpr int32_t kFirstUncountedCycle = 2 * kMaxInstructionsPerFrame;
+
+// Locals that follow the console: where the current bank starts in the image.
+SEED_FORCE_INLINE uint32_t bank_offset(const Console& console) { return console.cartridge.slice[0] * 1024u; }
+
+__attribute__((noinline)) uint8_t read_slowly(Bus& bus, uint16_t address, int32_t cycles, uint8_t last_on_bus) {
+  bus.console.cycles = cycles;
+  bus.console.cpu.bus = last_on_bus;
+  return bus_read(bus, address);
+}
+
+// Returns the cycle after the write: WSYNC holds the CPU until the line ends.
+__attribute__((noinline)) int32_t write_slowly(Bus& bus, uint16_t address, uint8_t value, int32_t cycles,
+                                               bool after_write) {
+  bus.console.cycles = cycles;
+  bus_write(bus, address, value, after_write);
+  return bus.console.cycles;
+}
+
+__attribute__((noinline)) void interpret_instruction(Bus& bus) { cpu_step(bus); }
+
+// A pull where the stack pointer leaves the RAM, with the accesses of the real one.
+__attribute__((noinline)) uint8_t pull_slowly(Bus& bus, uint8_t sp, int32_t cycles, uint8_t opcode) {
+  bus.console.cycles = cycles;
+  bus.console.cpu.bus = opcode;
+  bus_read(bus, static_cast<uint16_t>(0x100 + sp));
+  return bus_read(bus, static_cast<uint16_t>(0x100 + static_cast<uint8_t>(sp + 1)));
+}
+
+template <bool kBanked, bool kSuperchip>
+SEED_FORCE_INLINE uint8_t read_anywhere(Bus& bus, uint16_t address, int32_t cycles, uint8_t last_on_bus, uint32_t mask) {
+  const uint32_t low = address & 0xfff;
+  if (is_cartridge_address(address) && !(kBanked && low >= 0xff6) && !(kSuperchip && low < 0x100)) {
+    return bus.rom.bytes[(kBanked ? bank_offset(bus.console) : 0) + (address & mask)];
+  }
+  if (is_ram_address(address)) return bus.console.riot.ram[address & 0x7f];
+  return read_slowly(bus, address, cycles, last_on_bus);
+}
+
+SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x80 && sp < 0x100 - num_pulls; }
+
+}  // namespace
+}  // namespace seed
+
+// ---- The function ---------------------------------------------------------------------------------------------------
+
+#define SEED_TRANSLATED_BEGIN                                                                                     \
+  namespace seed {                                                                                                \
+  namespace {                                                                                                     \
+  bool run_translated(Bus& bus) {                                                                                 \
+    Console& console = bus.console;                                                                               \
+    Tia& tia = console.tia;                                                                                       \
+    Riot& riot = console.riot;                                                                                    \
+    uint8_t* const ram = riot.ram;                                                                                \
+    const uint8_t* const rom_bytes = bus.rom.bytes;                                                               \
+    const int32_t last_cycle_of_picture = kCyclesPerLine * ((bus.display.pal ? kMaxLinesPal : kMaxLinesNtsc) + 1); \
+    Mos6502 cpu = console.cpu;                                                                                    \
+    uint8_t &a = cpu.A, &x = cpu.X, &y = cpu.Y, &sp = cpu.SP, &c = cpu.C, &v = cpu.V;                               \
+    uint16_t& nz = cpu.nz;                                                                                        \
+    int32_t t = console.cycles;                                                                                   \
+    uint32_t pc = cpu.PC, pc_base = pc & ~SEED_ROM_MASK & 0xffff;                                                 \
+    uint16_t pointer = 0;                                                                                         \
+    (void)rom_bytes, (void)pointer, (void)last_cycle_of_picture, (void)pc_base;                                    \
+    goto dispatch;
+
+// Goes to the translated code of `pc`, or executes instructions until there is some.
+#define SEED_DISPATCH_BEGIN                                                         \
+  dispatch:                                                                         \
+  pc &= 0xffff;                                                                     \
+  if (t >= kFirstUncountedCycle) return false;                                      \
+  pc_base = pc & ~SEED_ROM_MASK & 0xffff;                                           \
+  if (!(pc & 0x1000) || (SEED_ROM_HAS_ONE_BASE && pc_base != SEED_ROM_BASE)) goto interpret; \
+  switch (kEntries[(SEED_ROM_BANKED ? bank_offset(console) : 0) + (pc & SEED_ROM_MASK)]) {
+
+#define SEED_DISPATCH_END                              \
+  default:                                             \
+    break;                                             \
+    }                                                  \
+  interpret:                                           \
+  cpu.PC = static_cast<uint16_t>(pc);                  \
+  console.cpu = cpu;                                   \
+  console.cycles = t;                                  \
+  interpret_instruction(bus);                          \
+  cpu = console.cpu;                                   \
+  t = console.cycles;                                  \
+  pc = cpu.PC;                                         \
+  if (cpu.frozen) return false;                        \
+  if (tia.frame_done) goto frame_end;                  \
+  goto dispatch;
+
+#define SEED_TRANSLATED_END                                                                                  \
+  frame_end:                                                                                                 \
+  cpu.PC = static_cast<uint16_t>(pc);                                                                        \
+  cpu.bus = console.cpu.bus;                                                                                 \
+  console.cpu = cpu;                                                                                         \
+  console.cycles = t;                                                                                        \
+  return t < kFirstUncountedCycle;                                                                           \
+  }                                                                                                          \
+  }                                                                                                          \
+  }                                                                                                          \
+  extern "C" SEED_API const seed::Translation* seed_translation(void) {                                      \
+    static const seed::Translation translation = {seed::kTranslationVersion, sizeof(seed::Console), seed::run_translated}; \
+    return &translation;                                                                                     \
+  }
+
+// ---- Control --------------------------------------------------------------------------------------------------------
+
+#if SEED_ROM_HAS_ONE_BASE
+#define BASE SEED_ROM_BASE
+#define SET_BASE(base) static_cast<void>(0)
+#else
+#define BASE pc_base
+#define SET_BASE(base) pc_base = (base)
+#endif
+
+#define DISPATCH(target) \
+  do {                   \
+    pc = (target);       \
+    goto dispatch;       \
+  } while (0)
+#define CONTINUE_AT(offset) DISPATCH(BASE + (offset))
+#define INTERPRET_AT(offset) \
+  do {                       \
+    pc = BASE + (offset);    \
+    goto interpret;          \
+  } while (0)
+#define CHECK_CYCLES(target) \
+  if (__builtin_expect(t >= kFirstUncountedCycle, 0)) return false
+#define END_FRAME_AT(target) \
+  do {                       \
+    pc = (target);           \
+    goto frame_end;          \
+  } while (0)
+#define CHECK_BANK(bank, elapsed, offset)                              \
+  if (__builtin_expect(console.cartridge.slice[0] != 4 * (bank), 0)) { \
+    t += (elapsed);                                                    \
+    CONTINUE_AT(offset);                                               \
+  }
+
+// ---- Memory ---------------------------------------------------------------------------------------------------------
+
+#define READ(address, cycles, last_on_bus)                                                                     \
+  read_anywhere<SEED_ROM_BANKED, SEED_ROM_SUPERCHIP>(bus, static_cast<uint16_t>(address), cycles, last_on_bus, \
+                                                     SEED_ROM_MASK)
+#define ZERO_PAGE_READ(address, cycles, last_on_bus) READ((address) & 0xff, cycles, last_on_bus)
+#define TIA_READ(reg, cycles, last_on_bus) \
+  tia_read(tia, bus.pixels, bus.inputs, reg, last_on_bus, cycles, console.carry_cycles)
+#define RIOT_READ(reg, cycles) riot_read(riot, bus.inputs, reg, cycles)
+#define RIOT_WRITE(reg, value, cycles) riot_write(riot, reg, value, cycles)
+
+// The word in the zero page, and the high byte that its last read leaves on the bus.
+#define POINTER(address) \
+  pointer = static_cast<uint16_t>(READ(address, t, address) | READ((address) + 1, t, address) << 8)
+#define POINTER_X(address)                                                    \
+  pointer = static_cast<uint16_t>(ZERO_PAGE_READ((address) + x, t, address) | \
+                                  READ((((address) + x) & 0xff) + 1, t, address) << 8)
+#define POINTER_HIGH static_cast<uint8_t>(pointer >> 8)
+
+#define WRITE(address, value, offset)                                            \
+  do {                                                                           \
+    const uint16_t write_address = static_cast<uint16_t>(address);               \
+    if (is_ram_address(write_address)) {                                         \
+      ram[write_address & 0x7f] = (value);                                       \
+    } else {                                                                     \
+      t = write_slowly(bus, write_address, value, t, false);                     \
+      if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset));    \
+    }                                                                            \
+  } while (0)
+
+#define TIA_WRITE(reg, value, elapsed, offset)                              \
+  do {                                                                      \
+    tia_write(tia, bus.display, bus.pixels, reg, value, t + (elapsed));     \
+    if (__builtin_expect(tia.frame_done, 0)) {                              \
+      t += (elapsed);                                                       \
+      END_FRAME_AT(BASE + (offset));                                        \
+    }                                                                       \
+  } while (0)
+
+#define WSYNC(value, offset)                                                                          \
+  do {                                                                                                \
+    tia.reg[kWSYNC] = (value); /* no meaning; as the interpreter leaves it */                         \
+    const bool too_late = t >= last_cycle_of_picture;                                                 \
+    if (__builtin_expect(too_late, 0)) tia_write(tia, bus.display, bus.pixels, kWSYNC, 0, t);         \
+    t += cycles_to_line_end(t);                                                                       \
+    if (__builtin_expect(too_late, 0)) END_FRAME_AT(BASE + (offset));                                 \
+  } while (0)
+
+// ---- Stack ----------------------------------------------------------------------------------------------------------
+
+#define PUSH(value, after_write)                                                    \
+  do {                                                                              \
+    if (__builtin_expect(sp >= 0x80, 1)) {                                          \
+      ram[sp & 0x7f] = static_cast<uint8_t>(value);                                 \
+    } else {                                                                        \
+      t = write_slowly(bus, 0x100 + sp, static_cast<uint8_t>(value), t, after_write); \
+    }                                                                               \
+    --sp;                                                                           \
+  } while (0)
+
+// JSR: pushes the address of its last byte.
+#define PUSH_WORD(word, target)                                            \
+  do {                                                                     \
+    PUSH((word) >> 8, false);                                              \
+    PUSH(word, true);                                                      \
+    if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(target);         \
+  } while (0)
+
+#define PHA(offset)                                                               \
+  do {                                                                            \
+    PUSH(a, false);                                                               \
+    if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset));       \
+  } while (0)
+#define PHP(offset)                                                               \
+  do {                                                                            \
+    PUSH(cpu_status(cpu), false);                                                 \
+    if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset));       \
+  } while (0)
+
+#define PULL(opcode) (stack_is_ram(sp, 1) ? ram[(sp + 1) & 0x7f] : pull_slowly(bus, sp, t, opcode))
+#define PLA(opcode)                  \
+  do {                               \
+    nz = a = PULL(opcode);           \
+    ++sp;                            \
+  } while (0)
+#define PLP(opcode)                        \
+  do {                                     \
+    cpu_set_status(cpu, PULL(opcode));     \
+    ++sp;                                  \
+  } while (0)
+
+// The generator has charged the six cycles; the interpreter would charge them again.
+#define RTS(offset)                                                           \
+  do {                                                                        \
+    if (__builtin_expect(!stack_is_ram(sp, 2), 0)) {                          \
+      t -= 6;                                                                 \
+      INTERPRET_AT(offset);                                                   \
+    }                                                                         \
+    pc = (ram[(sp + 1) & 0x7f] | ram[(sp + 2) & 0x7f] << 8) + 1;              \
+    sp = static_cast<uint8_t>(sp + 2);                                        \
+    goto dispatch;                                                            \
+  } while (0)
+
+// ---- Operations -----------------------------------------------------------------------------------------------------
+
+#define LDA(m) nz = a = (m)
+#define LDX(m) nz = x = (m)
+#define LDY(m) nz = y = (m)
+#define AND(m) nz = a = static_cast<uint8_t>(a & (m))
+#define ORA(m) nz = a = static_cast<uint8_t>(a | (m))
+#define EOR(m) nz = a = static_cast<uint8_t>(a ^ (m))
+#define ADC(m) cpu_adc(cpu, m)
+#define SBC(m) cpu_sbc(cpu, m)
+#define CMP(m) cpu_compare(cpu, a, m)
+#define CPX(m) cpu_compare(cpu, x, m)
+#define CPY(m) cpu_compare(cpu, y, m)
+#define BIT(m) cpu_bit(cpu, m)
+#define ASL(m) m = cpu_asl(cpu, m)
+#define LSR(m) m = cpu_lsr(cpu, m)
+#define ROL(m) m = cpu_rol(cpu, m)
+#define ROR(m) m = cpu_ror(cpu, m)
+#define INC(m) nz = m = static_cast<uint8_t>(m + 1)
+#define DEC(m) nz = m = static_cast<uint8_t>(m - 1)
+#define INX() INC(x)
+#define INY() INC(y)
+#define DEX() DEC(x)
+#define DEY() DEC(y)
+#define TAX() nz = x = a
+#define TAY() nz = y = a
+#define TXA() nz = a = x
+#define TYA() nz = a = y
+#define TSX() nz = x = sp
+#define TXS() sp = x
+#define CLC() c = 0
+#define SEC() c = 1
+#define CLD() cpu.D = 0
+#define SED() cpu.D = 1
+#define CLI() cpu.I = 0
+#define SEI() cpu.I = 1
+#define CLV() v = 0
+#define NOP() static_cast<void>(0)

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws the report's plots from the document inside the page, in the colours of its style sheet; no network.
+"use strict";
+(() => {
+  const report = JSON.parse(document.getElementById("report-data").textContent);
+  const root = document.documentElement;
+  const systemDark = window.matchMedia("(prefers-color-scheme: dark)");
+  const narrow = window.matchMedia("(max-width: 760px)");
+  const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  const seriesColour = (index) => colour(`--series-${(index % 8) + 1}`);
+
+  const axis = (title, extra = {}) => ({
+    title: { text: title, font: { size: 12 }, standoff: 8 },
+    gridcolor: colour("--line"), linecolor: colour("--line"), zeroline: false, ticks: "", automargin: true,
+    nticks: narrow.matches ? 5 : 7, fixedrange: narrow.matches, ...extra,
+  });
+  const layout = (x, y, extra = {}) => ({
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--muted") },
+    margin: { l: 46, r: 12, t: 10, b: 40 }, xaxis: x, yaxis: y, showlegend: false, hovermode: "closest",
+    hoverlabel: { bgcolor: colour("--surface"), bordercolor: colour("--line"), font: { color: colour("--ink") } },
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { color: colour("--ink") } },
+    dragmode: narrow.matches ? false : "zoom", ...extra,
+  });
+  const options = { responsive: true, displayModeBar: false, displaylogo: false };
+
+  // Time in the unit that a reader would choose for the longest run.
+  const longest = Math.max(0, ...report.runs.map((run) => run.duration_s || 0));
+  const [timeUnit, timeScale] = longest > 2 * 3600 ? ["hours", 3600] : longest > 180 ? ["minutes", 60] : ["seconds", 1];
+  const xOf = { frames: (v) => v, time_s: (v) => (v === null ? null : v / timeScale) };
+  const xTitle = { frames: "emulated frames", time_s: `wall time, ${timeUnit}` };
+
+  const curves = (x, y) => report.runs.flatMap((run, index) => {
+    if (!run.curves[y] || !run.curves[x]) return [];
+    return [{
+      type: "scatter", mode: run.curves[y].length < 3 ? "lines+markers" : "lines", name: run.label,
+      x: run.curves[x].map(xOf[x]), y: run.curves[y], connectgaps: false,
+      line: { color: seriesColour(index), width: 2 },
+      hovertemplate: `%{y:.5~g}<br>%{x:.4~s} ${x === "frames" ? "frames" : timeUnit}<extra>${report.runs.length > 1 ? run.label : ""}</extra>`,
+    }];
+  });
+
+  // Levels of random and human play, where all runs share one environment and the level would not flatten the curve.
+  const levels = (traces) => {
+    if (new Set(report.runs.map((run) => run.environment)).size !== 1) return [];
+    const evaluation = report.runs.map((run) => run.evaluation).find((value) => value);
+    if (!evaluation) return [];
+    const values = traces.flatMap((trace) => trace.y).filter((value) => value !== null);
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const span = Math.max(high - low, 1);
+    const named = [["random policy", evaluation.random && evaluation.random.mean], ["human", evaluation.human]];
+    return named.filter(([, value]) => value !== null && value > low - span && value < high + 1.5 * span);
+  };
+  const levelLayout = (found) => ({
+    shapes: found.map(([, value]) => ({
+      type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value,
+      line: { color: colour("--muted"), width: 1, dash: "dot" },
+    })),
+    annotations: found.map(([name, value]) => ({
+      xref: "paper", x: 1, xanchor: "right", y: value, yanchor: "bottom", text: name, showarrow: false, font: { size: 11 },
+    })),
+  });
+
+  const draw = {
+    curve(element) {
+      const { x, y, title } = element.dataset;
+      const traces = curves(x, y);
+      const found = y === "mean_return" ? levels(traces) : [];
+      // An invisible point at each level makes the axis reach it.
+      traces.push(...found.map(([, value]) => ({
+        type: "scatter", mode: "markers", x: [0], y: [value], marker: { opacity: 0 }, hoverinfo: "skip", showlegend: false,
+      })));
+      const zero = y === "fps" ? { rangemode: "tozero" } : {};
+      const small = element.classList.contains("low");
+      const extra = { ...levelLayout(found), showlegend: !small && report.runs.length > 1 };
+      if (small) extra.margin = { l: 40, r: 8, t: 6, b: 36 };
+      return [traces, layout(axis(xTitle[x], x === "frames" ? { tickformat: "~s" } : {}), axis(title, zero), extra)];
+    },
+    evaluation(element) {
+      const run = report.runs[Number(element.dataset.run)];
+      const rows = [["agent", run.evaluation, seriesColour(Number(element.dataset.run))]];
+      if (run.evaluation.random) rows.push(["random policy", run.evaluation.random, colour("--muted")]);
+      const traces = rows.flatMap(([name, scores, color]) => [
+        {
+          type: "scatter", mode: "markers", x: scores.returns, hovertemplate: "%{x:.5~g}<extra>one episode</extra>",
+          y: scores.returns.map((_, i) => name), marker: { color, size: 7, opacity: 0.28 },
+        },
+        {
+          type: "scatter", mode: "markers", x: [scores.mean], y: [name], marker: { color, size: 11, line: { color: colour("--page"), width: 1.5 } },
+          error_x: scores.ci95 ? {
+            type: "data", symmetric: false, array: [scores.ci95[1] - scores.mean], arrayminus: [scores.mean - scores.ci95[0]],
+            color, thickness: 2.5, width: 7,
+          } : undefined,
+          hovertemplate: "mean %{x:.5~g}<extra></extra>",
+        },
+      ]);
+      const names = rows.map(([name]) => name);
+      if (run.evaluation.human !== null) {
+        names.push("human");
+        traces.push({
+          type: "scatter", mode: "markers", x: [run.evaluation.human], y: ["human"],
+          marker: { color: colour("--ink"), size: 11, symbol: "diamond-open", line: { width: 2 } }, hovertemplate: "%{x:.5~g}<extra>published</extra>",
+        });
+      }
+      const y = axis("", { categoryorder: "array", categoryarray: names.reverse(), showgrid: false, range: [-0.6, names.length - 0.4] });
+      return [traces, layout(axis("episode return"), y)];
+    },
+  };
+
+  const drawAll = () => document.querySelectorAll(".plot").forEach((element) => {
+    const [traces, plotLayout] = draw[element.dataset.plot](element);
+    Plotly.react(element, traces, plotLayout, options);
+  });
+  const setTheme = (theme) => { root.dataset.theme = theme; drawAll(); };
+  document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
+  systemDark.addEventListener("change", (event) => setTheme(event.matches ? "dark" : "light"));
+  narrow.addEventListener("change", drawAll);
+  setTheme(systemDark.matches ? "dark" : "light");
+})();

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Native code from cartridges against the interpreter: the same machine, frame by frame."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from seed_hpc import ALEInterface, _native
+from seed_hpc.envs import roms, translation
+from seed_hpc.envs.games import find_game
+
+
+def rom_file(game):
+    return roms.rom_folder() / f"{game}.bin"
+
+
+def load(game):
+    machine = ALEInterface()
+    machine.setInt("random_seed", 1)
+    machine.loadROM(rom_file(game))
+    return machine
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEED_HPC_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+# A 2 KB cartridge, one that starts at B000, two banks with code at D000 and F000, code in RAM, four banks.
+@pytest.mark.parametrize("game", ["pong", "qbert", "ms_pacman", "up_n_down", "crossbow"])
+def test_native_code_is_the_interpreter(game, monkeypatch):
+    interpreted = load(game)
+    translation.build(find_game(game), rom_file(game))
+    assert translation.attach(find_game(game), rom_file(game).read_bytes())
+    native = load(game)
+    monkeypatch.setenv("SEED_HPC_TRANSLATION", "0")
+    assert not translation.attach(find_game(game), rom_file(game).read_bytes())
+    generator = np.random.default_rng(7)
+    for frame in range(400):
+        action = int(generator.integers(18))
+        for machine in (native, interpreted):
+            machine.act(action)
+            if machine.game_over():
+                machine.reset_game()
+        if frame % 20 == 0:
+            same = native.cloneState(include_rng=True).equals(interpreted.cloneState(include_rng=True))
+            assert same, f"{game}: frame {frame}"
+
+
+def test_code_that_nobody_saw_is_left_out():
+    """A trace of the first instruction alone gives what follows from it statically, and no more."""
+    rom = rom_file("pong").read_bytes()
+    trace = bytearray(len(rom))
+    trace[int.from_bytes(rom[-4:-2], "little") & (len(rom) - 1)] = 3
+    translate = translation._translator().translate
+    full = translate(rom, "2K", translation.trace(find_game("pong"), rom_file("pong")))
+    assert 0 < translate(rom, "2K", bytes(trace)).count("\nL") < full.count("\nL")
+
+
+def test_a_cartridge_with_small_banks_is_left_to_the_interpreter():
+    with pytest.raises(translation.TranslationUnavailableError, match="interpreter"):
+        translation.build(find_game("montezuma_revenge"), rom_file("montezuma_revenge"))
+
+
+def test_a_library_that_is_no_translation_is_refused():
+    library = _native.load()
+    path = str(_native.library_path("cpu")).encode()
+    with pytest.raises(ValueError, match="no translation"):
+        _native.check(library, library.seed_translation_load(ctypes.c_int32(find_game("pong").index), path))
+
+
+def test_no_compiler_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(translation.shutil, "which", lambda name: None)
+    with pytest.raises(ValueError, match="install g\\+\\+"):
+        translation.compiler()
+
+
+def test_a_cache_that_cannot_be_written_is_one_sentence(monkeypatch, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("SEED_HPC_CACHE", str(blocked))
+    with pytest.raises(ValueError, match="SEED_HPC_CACHE"):
+        translation.build(find_game("pong"), rom_file("pong"))

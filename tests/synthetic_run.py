@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes small run directories with figures that a formula makes, for tests of the report and the pipeline."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import yaml
+from PIL import Image
+
+
+def write_run(
+    folder: Path,
+    *,
+    run_id: str = "seed1",
+    experiment: str = "pong_vtrace",
+    status: str = "finished",
+    lines: int = 60,
+    fps: float = 4000.0,
+    noise: float = 0.03,
+    seed: int = 1,
+    final_return: float = -4.0,
+    phases: bool = True,
+    evaluation: bool = True,
+    gif: bool = True,
+) -> Path:
+    """Returns the run directory `folder/<experiment>/<run_id>`: a Pong curve from -20.7 towards `final_return`."""
+    rng = np.random.default_rng(seed)
+    directory = folder / experiment / run_id
+    directory.mkdir(parents=True)
+    with (directory / "metrics.jsonl").open("w") as file:
+        frames = 0.0
+        for index in range(lines):
+            rate = fps * (0.5 if index == 0 else 1 + noise * rng.standard_normal())
+            frames += 10 * rate
+            progress = 1 / (1 + math.exp(-10 * (index / lines - 0.5)))
+            line = {
+                "time_s": 10.0 * (index + 1),
+                "frames": int(frames),
+                "agent_steps": int(frames / 4),
+                "updates": 20 * (index + 1),
+                "fps": rate,
+                "mean_return": None
+                if index < 2
+                else -20.7 + (final_return + 20.7) * progress + 0.3 * rng.standard_normal(),
+                "episodes": 3 * index,
+                "entropy": 1.79 - 1.1 * progress,
+                "policy_lag": 1.0 + 0.2 * rng.random(),
+                "loss": 2.0 * math.exp(-3 * index / lines) + 0.05 * rng.standard_normal(),
+                "learning_rate": 6e-4 * (1 - index / lines),
+            }
+            if phases:
+                line["phase_seconds"] = {"environment": 4.1, "inference": 2.2, "learner": 3.4, "logging": 0.1}
+            file.write(json.dumps(line) + "\n")
+    config = {
+        "env": {"game": "pong", "num_envs": 64, "num_threads": 2},
+        "agent": {"name": "vtrace", "unroll_length": 20, "discount": 0.99},
+        "training": {"total_frames": 2_400_000, "seed": seed},
+    }
+    (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    info = {
+        "run_id": run_id,
+        "experiment": experiment,
+        "command": f"seed-hpc train --config config/experiments/{experiment}.yaml --run-id {run_id}",
+        "commit": "0123456789abcdef0123456789abcdef01234567",
+        "versions": {"python": "3.11.2", "torch": "2.13.0+cpu", "ale-py": "0.12.1", "numpy": "2.4.6"},
+        "hardware": {"cpu": "Example CPU @ 2.5 GHz", "cores": 2, "memory_bytes": 25_769_803_776, "gpus": []},
+        "world_size": 1,
+        "hosts": ["node1"],
+        "started": "2026-01-02T03:04:05+00:00",
+        "ended": "2026-01-02T03:14:05+00:00" if status == "finished" else None,
+        "status": status,
+    }
+    (directory / "run.json").write_text(json.dumps(info))
+    if evaluation:
+        write_evaluation(directory, mean=final_return, seed=seed)
+    if gif:
+        write_gif(directory / "episode.gif")
+    return directory
+
+
+def write_evaluation(directory: Path, mean: float, seed: int = 1, episodes: int = 30) -> None:
+    """Adds evaluation.json with returns around `mean`."""
+    rng = np.random.default_rng(seed)
+    agent = np.clip(np.rint(mean + 3 * rng.standard_normal(episodes)), -21, 21).tolist()
+    random = np.clip(np.rint(-20.3 + 0.7 * rng.standard_normal(30)), -21, -18).tolist()
+    half = 1.96 * float(np.std(agent)) / math.sqrt(episodes)
+    scores = {
+        "game": "pong",
+        "episodes": episodes,
+        "returns": agent,
+        "mean": float(np.mean(agent)),
+        "ci95": [float(np.mean(agent)) - half, float(np.mean(agent)) + half],
+        "random": {"returns": random, "mean": float(np.mean(random)), "ci95": [-20.6, -20.0]},
+        "human": 14.6,
+    }
+    (directory / "evaluation.json").write_text(json.dumps(scores))
+
+
+def write_gif(path: Path) -> None:
+    """A ball that crosses a 160 x 210 field."""
+    pictures = []
+    for step in range(8):
+        field = np.full((210, 160, 3), (144, 72, 17), dtype=np.uint8)
+        field[100:104, 20 + 15 * step : 22 + 15 * step] = 236
+        field[80:96, 16:20] = (213, 130, 74)
+        field[90:106, 140:144] = (92, 186, 92)
+        pictures.append(Image.fromarray(field))
+    pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=60, loop=0)
