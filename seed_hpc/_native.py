@@ -19,8 +19,8 @@ _OUT_OF_MEMORY = 3
 def library_path(backend: str) -> Path:
     """Returns the file of `libseed_<backend>.so`.
 
-    Looks into the folder named by SEED_HPC_LIBRARY_DIR, then beside the package, then in site-packages (where an
-    editable install puts it).
+    Looks into the folders that SEED_HPC_LIBRARY_DIR names (separated by colons) and nowhere else; without that variable
+    beside the package, then in site-packages (where an editable install puts it).
 
     Raises:
         MissingDependencyError: There is no such file; the message says how to build it.
@@ -28,7 +28,7 @@ def library_path(backend: str) -> Path:
     name = f"libseed_{backend}.so"
     folders = [Path(__file__).parent / "_lib", Path(sysconfig.get_path("platlib")) / "seed_hpc" / "_lib"]
     if override := os.environ.get("SEED_HPC_LIBRARY_DIR"):
-        folders = [Path(override)]
+        folders = [Path(folder) for folder in override.split(os.pathsep)]
     for folder in folders:
         if (folder / name).is_file():
             return folder / name

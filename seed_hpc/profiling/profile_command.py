@@ -35,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_parser.add_argument("--config", required=True, metavar="FILE", help="the experiment, as for `seed-hpc train`")
     run_parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="passed on to `seed-hpc train`")
     run_parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for tables and traces")
+    run_parser.add_argument("--if-possible", action="store_true", help="record a missing tool instead of failing")
+    run_parser.add_argument("--results", metavar="DIR", help="where the profiled run goes, as for `seed-hpc train`")
     run_parser.add_argument(
         "--tool", choices=("auto", "torch", "nsys", "ncu"), default="auto", help="auto: nsys if installed, else torch"
     )
@@ -103,7 +105,8 @@ def _run(args: argparse.Namespace) -> int:
     tool = args.tool
     if tool == "auto":
         tool = "nsys" if prefix or shutil.which("nsys") else "torch"
-    arguments = ["--config", args.config, *args.overrides]
+    results = ["--results", args.results] if args.results is not None else []
+    arguments = ["--config", args.config, *results, *args.overrides]
     rank = profiled_run.rank_of(os.environ)
     if tool == "torch":
         from seed_hpc import cli
@@ -114,6 +117,10 @@ def _run(args: argparse.Namespace) -> int:
         )
         if statuses[0] != 0:
             raise UserError(f"the training ended with status {statuses[0]}: see its message above")
+    elif args.if_possible and not prefix and shutil.which(tool) is None:
+        note = f"{tool} was asked for and is not installed on this machine: nothing was profiled"
+        profile = Profile(tool=tool, version=None, source=tool, notes=[note])
+        write_json(args.output / f"{tool}-rank{rank}.json", profile.to_json())
     else:
         command = profiled_run.training_command(arguments)
         if tool == "nsys":

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+# Profiles a short run of each experiment with the settings of the real one.
+#
+# Inputs:  the finished run (its directory takes the tables), the experiment's file
+# Outputs: <results>/<experiment>/<run_id>/profile/<tool>-rank0.json
+# Steps:   profile_run; the run that it makes is under profile/run and may be deleted. A tool that is not installed is a
+#          note in the tables, and so in the report, not a failure.
+
+
+rule profile_run:
+    input:
+        trained=rules.train_agent.output.record,
+        experiment=ancient(lambda wildcards: str(planned(wildcards).config)),
+        library=ancient(f"{RESULTS}/kernels/cpu/libseed_cpu.so"),
+    output:
+        tables=f"{RESULTS}/{{experiment}}/{{run_id}}/profile/{{tool}}-rank0.json",
+    log:
+        f"{PIPELINE}/logs/profile_run/{{experiment}}/{{run_id}}.{{tool}}.log",
+    benchmark:
+        f"{PIPELINE}/benchmarks/profile_run/{{experiment}}/{{run_id}}.{{tool}}.tsv"
+    threads: 2
+    resources:
+        mem_mb=6000,
+        runtime=30,
+    params:
+        folder=subpath(output.tables, parent=True),
+        libraries=subpath(input.library, parent=True),
+        overrides=lambda wildcards: planned(wildcards).overrides,
+        frames=CONFIG["profile"]["frames"],
+        window=CONFIG["profile"]["window"],
+    message:
+        "Profiling {wildcards.experiment}/{wildcards.run_id} with {wildcards.tool}"
+    shell:
+        # Files of an earlier profile are refused by the command, so that a report never shows another run's figures.
+        "rm -rf {params.folder:q} && SEED_HPC_LIBRARY_DIR={params.libraries:q} "
+        "python -m seed_hpc.cli profile sample --output {params.folder:q}/samples/$(hostname) -- "
+        "python -m seed_hpc.cli profile run --config {input.experiment:q} --tool {wildcards.tool} --if-possible"
+        " --window {params.window:q} --output {params.folder:q} --results {params.folder:q}/run"
+        " {params.overrides:q} training.total_frames={params.frames} training.tensorboard=false >{log:q} 2>&1"

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+# Trains and evaluates the agents.
+#
+# Inputs:  config/experiments/<experiment>.yaml, the library
+# Outputs: <results>/<experiment>/<run_id>/training.json (written when the run has finished), evaluation.json
+# Steps:   train_agent (resumes a run that was interrupted), evaluate_agent
+#
+# The experiment's file and the library are `ancient`: a changed experiment has another run_id, and a rebuilt library
+# is bit-exact with the old one (`seed-hpc parity`), so neither makes a finished run out of date.
+
+
+rule train_agent:
+    input:
+        experiment=ancient(lambda wildcards: str(planned(wildcards).config)),
+        library=ancient(f"{RESULTS}/kernels/cpu/libseed_cpu.so"),
+    output:
+        record=f"{RESULTS}/{{experiment}}/{{run_id}}/training.json",
+    log:
+        f"{PIPELINE}/logs/train_agent/{{experiment}}/{{run_id}}.log",
+    benchmark:
+        f"{PIPELINE}/benchmarks/train_agent/{{experiment}}/{{run_id}}.tsv"
+    # A job that was interrupted (time limit, preemption) goes on from its checkpoint.
+    retries: 1
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    params:
+        overrides=lambda wildcards: planned(wildcards).overrides,
+        digest=lambda wildcards: planned(wildcards).digest,
+        # Put before the training command; a multi-node profile sets it with the resources (see profiles/slurm).
+        launcher=lambda wildcards, resources: resources.get("launcher", ""),
+    message:
+        "Training {wildcards.experiment}/{wildcards.run_id}"
+    script:
+        "../scripts/train_agent.py"
+
+
+rule evaluate_agent:
+    input:
+        trained=rules.train_agent.output.record,
+        library=ancient(f"{RESULTS}/kernels/cpu/libseed_cpu.so"),
+    output:
+        scores=f"{RESULTS}/{{experiment}}/{{run_id}}/evaluation.json",
+    log:
+        f"{PIPELINE}/logs/evaluate_agent/{{experiment}}/{{run_id}}.log",
+    benchmark:
+        f"{PIPELINE}/benchmarks/evaluate_agent/{{experiment}}/{{run_id}}.tsv"
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        # The settings `evaluation.*` of the run; the digest stands for them.
+        digest=lambda wildcards: planned(wildcards).digest,
+        folder=subpath(input.trained, parent=True),
+        libraries=subpath(input.library, parent=True),
+    message:
+        "Evaluating {wildcards.experiment}/{wildcards.run_id}"
+    shell:
+        "SEED_HPC_LIBRARY_DIR={params.libraries:q} python -m seed_hpc.cli evaluate {params.folder:q} >{log:q} 2>&1"

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rule train_agent: starts or resumes one run and writes its record when it has finished."""
+
+import os
+import sys
+from pathlib import Path
+
+from seed_hpc import pipeline
+from seed_hpc.errors import RunFailedError, UserError
+from seed_hpc.profiling.tables import write_json
+
+run = pipeline.PlannedRun(
+    experiment=snakemake.wildcards.experiment,
+    run_id=snakemake.wildcards.run_id,
+    config=Path(snakemake.input.experiment),
+    overrides=tuple(snakemake.params.overrides),
+    digest=snakemake.params.digest,
+)
+try:
+    os.environ["SEED_HPC_LIBRARY_DIR"] = str(Path(snakemake.input.library).parent.resolve())
+    record = pipeline.train(
+        run, Path(snakemake.output.record).parents[2], Path(snakemake.log[0]), launcher=snakemake.params.launcher
+    )
+except (UserError, RunFailedError) as error:
+    sys.exit(f"train_agent: {error}")
+write_json(Path(snakemake.output.record), record)
