@@ -340,8 +340,8 @@ def _refuse_other_config(run: PlannedRun, directory: Path) -> None:
     if different:
         key = different[0]
         raise UserError(
-            f"{directory} was made with another configuration ({key} was {found.get(key)}, is {wanted.get(key)} now) and "
-            "is never overwritten: choose another run_id in config.yaml, or move the folder away"
+            f"{directory} was made with another configuration ({key} was {found.get(key)}, is {wanted.get(key)} now); "
+            "it is never overwritten: choose another run_id in config.yaml, or move the folder away"
         )
 
 

@@ -99,7 +99,8 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self._loaded = False
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        if failure := self.call("Page.navigate", url=path.resolve().as_uri()).get("errorText"):
+            raise RuntimeError(f"{path} cannot be opened: {failure}")
         if not self._loaded:
             self._wait(lambda _: self._loaded, "load event")
         time.sleep(0.3)  # Plots resize themselves in the next animation frames.

@@ -98,6 +98,53 @@ def write_evaluation(directory: Path, mean: float, seed: int = 1, episodes: int 
     (directory / "evaluation.json").write_text(json.dumps(scores))
 
 
+def write_profile(directory: Path) -> None:
+    """Adds the tables of a profile and profile/analysis.json, a row in each of their parts."""
+    times = {"count": 25, "total_ns": 5_000_000, "share_pct": 80.0}
+    profile = {"tool": "torch", "version": "2.13.0", "source": "torch-rank0.json.gz", "devices": []}
+    tables = {"kernels": [], "ranges": [{"name": "learner", **times}], "memory": [], "launches": []}
+    profile |= {**tables, "api": [{"name": "aten::convolution", **times}], "notes": ["no device kernels"]}
+    times_ns = {"span_ns": 10_000, "compute_ns": 7_000, "communication_ns": 2_000, "overlapped_ns": 1_500}
+    analysis = {
+        "schema_version": 1,
+        "overlap": [{"device": 0, **times_ns, "idle_ns": 2_500, "hidden_share": 0.75}],
+        "efficiency": {"ranks": 2, "load_balance": 0.9, "communication": 0.9, "parallel": 0.81},
+        "occupancy": [
+            {"kernel": "step", "theoretical_pct": 50.0, "achieved_pct": 41.0, "limited_by": ["registers"], "waves": 3.0}
+        ],
+        "roofline": {
+            "ceilings": {"flops": 6e13, "bytes_per_s": 4e12, "measured": False},
+            "points": [
+                {
+                    "kernel": "step",
+                    "intensity": 2.0,
+                    "flops": 5e12,
+                    "bytes_per_s": 2.5e12,
+                    "bound": "memory",
+                    "share": 0.6,
+                }
+            ],
+        },
+        "energy": {"joules": 1e4, "source": "energy counter", "frames": 2e6, "frames_per_joule": 200.0},
+        "utilisation": [
+            {"device": "node1", "metric": "cpu_utilisation", "unit": "%", "median": 93.0, "p90": 99.0, "max": 100.0}
+        ],
+        "findings": [
+            {
+                "rule": "idle_device",
+                "severity": "warning",
+                "subject": "-",
+                "text": "Device 0 idles.",
+                "advice": "feed it",
+            }
+        ],
+        "notes": ["peaks, not measured ceilings"],
+    }
+    (directory / "profile").mkdir(exist_ok=True)
+    (directory / "profile" / "torch-rank0.json").write_text(json.dumps(profile))
+    (directory / "profile" / "analysis.json").write_text(json.dumps(analysis))
+
+
 def write_gif(path: Path) -> None:
     """A ball that crosses a 160 x 210 field."""
     pictures = []

@@ -17,7 +17,7 @@ import jsonschema
 
 from seed_hpc import __version__
 from seed_hpc.report import wording
-from seed_hpc.report.findings import SEVERITIES, Finding, kernel_findings, run_findings
+from seed_hpc.report.findings import SEVERITIES, Finding, analysis_findings, kernel_findings, run_findings
 from seed_hpc.report.run_record import RunRecord, finite_or_none, thin
 from seed_hpc.report.statistics import bootstrap_mean, quantile
 
@@ -25,7 +25,9 @@ SCHEMA_VERSION = 1
 CURVE_POINTS = 1500  # More than a screen has pixels, few enough for a small file.
 CURVES = ("time_s", "frames", "mean_return", "fps", "episodes", "entropy", "policy_lag", "loss", "learning_rate")
 WARM_UP_SHARE = 0.1  # Log lines at the start that throughput leaves out: compilation, caches, empty replay.
-PHASE_KEYS = ("phase_seconds", "phases")
+# Tables of a profile that the report shows; single launches stay in profile/ of the run directory.
+PROFILE_KEYS = ("tool", "version", "source", "kernels", "ranges", "api", "memory", "devices", "notes")
+ANALYSIS_KEYS = ("overlap", "efficiency", "occupancy", "roofline", "energy", "notes")
 
 JsonObject = dict[str, Any]
 
@@ -51,6 +53,7 @@ def build_document(
     """
     sections = [run_section(run) for run in runs]
     findings = [finding for section in sections for finding in run_findings(section)] + kernel_findings(kernels)
+    findings += [finding for run in runs for finding in analysis_findings(run.label, run.analysis)]
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return {
         "schema_version": SCHEMA_VERSION,
@@ -92,8 +95,9 @@ def run_section(run: RunRecord) -> JsonObject:
         "curves": {name: thin(run.column(name), CURVE_POINTS) for name in CURVES if any_value(run.column(name))},
         "evaluation": _evaluation(run),
         "phases": _phases(run),
-        "utilisation": [],
-        "profiles": run.profiles,
+        "utilisation": (run.analysis or {}).get("utilisation", []),
+        "analysis": _analysis(run),
+        "profiles": [{key: profile.get(key) for key in PROFILE_KEYS} for profile in run.profiles],
         "gif": "episode.gif" if run.gif else None,
         "hardware": _mapping(run.info.get("hardware")),
         "versions": _mapping(run.info.get("versions")),
@@ -284,8 +288,7 @@ def _phases(run: RunRecord) -> list[JsonObject] | None:
     """Seconds per phase, summed over the log lines that recorded them."""
     totals: dict[str, float] = {}
     for line in run.metrics:
-        recorded: Mapping[str, Any] = next((line[key] for key in PHASE_KEYS if isinstance(line.get(key), Mapping)), {})
-        for name, value in recorded.items():
+        for name, value in _mapping(line.get("phase_seconds")).items():
             seconds = finite_or_none(value)
             if seconds is not None:
                 totals[str(name)] = totals.get(str(name), 0.0) + seconds
@@ -294,6 +297,12 @@ def _phases(run: RunRecord) -> list[JsonObject] | None:
         return None
     rows = [{"name": name, "seconds": seconds, "share": seconds / whole} for name, seconds in totals.items()]
     return sorted(rows, key=lambda row: -float(str(row["seconds"])))
+
+
+def _analysis(run: RunRecord) -> JsonObject | None:
+    if run.analysis is None:
+        return None
+    return {key: run.analysis.get(key) for key in ANALYSIS_KEYS}
 
 
 def _environment(run: RunRecord) -> str | None:

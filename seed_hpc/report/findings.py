@@ -7,7 +7,7 @@ where the figure it needs was not measured: that is listed under `not_measured` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -246,6 +246,18 @@ def kernel_findings(kernels: Sequence[dict[str, Any]]) -> list[Finding]:
                 share = wording.percent(kernel["occupancy"])
                 text = f"{name} reaches {share} occupancy, limited by {kernel['limited_by']}."
                 found.append(Finding(rule="kernel_occupancy", severity="info", subject="kernels", text=text))
+    return found
+
+
+def analysis_findings(label: str, analysis: Mapping[str, Any] | None) -> list[Finding]:
+    """What the rules of seed_hpc.profiling found in the run's profile and samples."""
+    found = []
+    for entry in (analysis or {}).get("findings", []):
+        if isinstance(entry, Mapping) and entry.get("severity") in SEVERITIES:
+            texts = {key: str(entry.get(key)) for key in ("rule", "text")}
+            advice = entry.get("advice")
+            severity: Severity = entry["severity"]
+            found.append(Finding(severity=severity, subject=label, advice=advice and str(advice), **texts))
     return found
 
 

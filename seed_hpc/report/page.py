@@ -14,7 +14,7 @@ import jinja2
 import yaml
 
 from seed_hpc.report import wording
-from seed_hpc.report.document import interval
+from seed_hpc.report.document import ANALYSIS_KEYS, interval
 
 SEVERITY_NAMES = {"serious": "Serious", "warning": "Warning", "info": "Note", "good": "Good"}
 
@@ -40,6 +40,7 @@ def render_html(document: Mapping[str, Any], gifs: Mapping[str, Path]) -> str:
             has_curves=bool(curve_names),
             run_index={run["label"]: index for index, run in enumerate(runs)},
             machines=_machines(runs),
+            no_analysis=dict.fromkeys(ANALYSIS_KEYS),
             gifs={label: _data_url(path) for label, path in gifs.items()},
             css=_template_text("report.css"),
             js=_template_text("report.js"),

@@ -31,7 +31,8 @@ class RunRecord:
         config: config.yaml, resolved.
         metrics: One object a log line, frames strictly increasing.
         evaluation: evaluation.json.
-        profiles: The tables of profile/*.json, as `seed-hpc profile parse --json` writes them.
+        profiles: The tables of profile/*.json, as `seed-hpc profile run` writes them.
+        analysis: profile/analysis.json of `seed-hpc profile analyse`.
         notes: Sentences about files that were damaged or incomplete.
     """
 
@@ -41,6 +42,7 @@ class RunRecord:
     metrics: list[JsonObject] = field(default_factory=list)
     evaluation: JsonObject | None = None
     profiles: list[JsonObject] = field(default_factory=list)
+    analysis: JsonObject | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -121,6 +123,7 @@ def load_run(directory: Path) -> RunRecord:
         metrics=read_metrics(directory / "metrics.jsonl", notes),
         evaluation=_read_optional(directory / "evaluation.json", notes),
         profiles=_read_profiles(directory / "profile", notes),
+        analysis=_read_optional(directory / "profile" / "analysis.json", notes),
         notes=notes,
     )
 
@@ -189,7 +192,7 @@ def _read_optional(path: Path, notes: list[str]) -> JsonObject | None:
 
 
 def _read_profiles(folder: Path, notes: list[str]) -> list[JsonObject]:
-    tables = [_read_optional(path, notes) for path in sorted(folder.glob("*.json"))]
+    tables = [_read_optional(path, notes) for path in sorted(folder.glob("*-rank*.json"))]
     return [table for table in tables if table is not None and "tool" in table]
 
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report in a real headless browser, at two widths, light and dark: no error, no request, nothing cut off."""
 
-import json
-
 import pytest
 from browser import Browser, find_chromium
-from synthetic_run import write_run
+from synthetic_run import write_profile, write_run
 
 from seed_hpc.report.report_command import write_report
 
@@ -22,18 +20,7 @@ def browser():
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     runs = [write_run(folder, run_id=f"seed{seed}", seed=seed) for seed in (1, 2)]
-    operators = {"name": "aten::convolution", "count": 12, "total_ns": 5_000_000, "share_pct": 80.0}
-    profile = {
-        "tool": "torch",
-        "version": None,
-        "kernels": [],
-        "ranges": [],
-        "api": [operators],
-        "memory": [],
-        "notes": [],
-    }
-    (runs[0] / "profile").mkdir()
-    (runs[0] / "profile" / "torch.json").write_text(json.dumps(profile))
+    write_profile(runs[0])
     write_report(runs, folder / "report")
     return folder / "report" / "index.html"
 
@@ -50,7 +37,7 @@ def test_the_page_is_whole(browser, page, tmp_path, width, dark):
     drawn = browser.evaluate(
         "[...document.querySelectorAll('.plot')].map((plot) => plot.querySelectorAll('.trace').length)"
     )
-    assert len(drawn) == 8  # return twice, three diagnostics, throughput, two evaluations
+    assert len(drawn) == 9  # return twice, three diagnostics, throughput, two evaluations, roofline
     assert all(drawn), f"a plot is empty: {drawn}"
     too_wide = "(plot) => plot.querySelector('svg').clientWidth > plot.clientWidth"
     assert browser.evaluate(f"[...document.querySelectorAll('.plot')].filter({too_wide}).length") == 0

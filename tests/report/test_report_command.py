@@ -4,7 +4,7 @@
 import json
 
 import pytest
-from synthetic_run import write_evaluation, write_run
+from synthetic_run import write_evaluation, write_profile, write_run
 
 from seed_hpc import cli
 from seed_hpc.report.document import read_jobs, validate_document
@@ -93,6 +93,22 @@ def test_a_weak_agent_is_not_called_good(tmp_path, output):
     verdict = read(output)["verdict"]
     assert verdict["status"] == "warning"
     assert "learning is not shown" in verdict["text"]
+
+
+def test_a_profiled_run(tmp_path, output):
+    run = write_run(tmp_path)
+    write_profile(run)
+    assert report(run, "--output", output) == 0
+    document = read(output)
+    assert document["findings"][0]["text"] == "Device 0 idles."
+    assert document["findings"][0]["subject"] == "pong_vtrace/seed1"
+    assert document["verdict"]["status"] == "warning"
+    assert document["runs"][0]["utilisation"][0]["median"] == 93.0
+    assert "launches" not in document["runs"][0]["profiles"][0]
+    page = (output / "index.html").read_text()
+    for text in ("aten::convolution", "parallel efficiency 81 %", "200 frames per joule", "75 %", "no device kernels"):
+        assert text in page, text
+    assert 'data-plot="roofline"' in page
 
 
 def test_text_of_a_run_cannot_break_the_page(tmp_path, output):

@@ -2,7 +2,7 @@
 # Profiles a short run of each experiment with the settings of the real one.
 #
 # Inputs:  the finished run (its directory takes the tables), the experiment's file
-# Outputs: <results>/<experiment>/<run_id>/profile/<tool>-rank0.json
+# Outputs: <results>/<experiment>/<run_id>/profile/<tool>-rank0.json, analysis.json beside it
 # Steps:   profile_run; the run that it makes is under profile/run and may be deleted. A tool that is not installed is a
 #          note in the tables, and so in the report, not a failure.
 
@@ -23,6 +23,7 @@ rule profile_run:
         mem_mb=6000,
         runtime=30,
     params:
+        run=subpath(input.trained, parent=True),
         folder=subpath(output.tables, parent=True),
         libraries=subpath(input.library, parent=True),
         overrides=lambda wildcards: planned(wildcards).overrides,
@@ -36,4 +37,5 @@ rule profile_run:
         "python -m seed_hpc.cli profile sample --output {params.folder:q}/samples/$(hostname) -- "
         "python -m seed_hpc.cli profile run --config {input.experiment:q} --tool {wildcards.tool} --if-possible"
         " --window {params.window:q} --output {params.folder:q} --results {params.folder:q}/run"
-        " {params.overrides:q} training.total_frames={params.frames} training.tensorboard=false >{log:q} 2>&1"
+        " {params.overrides:q} training.total_frames={params.frames} training.tensorboard=false >{log:q} 2>&1 && "
+        "python -m seed_hpc.cli profile analyse {params.run:q} >>{log:q} 2>&1"

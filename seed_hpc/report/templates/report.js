@@ -76,6 +76,26 @@
       if (small) extra.margin = { l: 40, r: 8, t: 6, b: 36 };
       return [traces, layout(axis(xTitle[x], x === "frames" ? { tickformat: "~s" } : {}), axis(title, zero), extra)];
     },
+    roofline(element) {
+      const { ceilings, points } = report.runs[Number(element.dataset.run)].analysis.roofline;
+      const ridge = ceilings.flops / ceilings.bytes_per_s;
+      const intensities = [...points.map((point) => point.intensity), ridge];
+      const [low, high] = [Math.min(...intensities) / 3, Math.max(...intensities) * 3];
+      const traces = [
+        {
+          type: "scatter", mode: "lines", x: [low, ridge, high], y: [low * ceilings.bytes_per_s, ceilings.flops, ceilings.flops],
+          line: { color: colour("--muted"), width: 1.5 }, hoverinfo: "skip",
+        },
+        {
+          type: "scatter", mode: "markers", x: points.map((point) => point.intensity), y: points.map((point) => point.flops),
+          text: points.map((point) => `${point.kernel}<br>${(100 * point.share).toFixed(0)} % of its ${point.bound} ceiling`),
+          marker: { color: points.map((point) => seriesColour(point.bound === "memory" ? 0 : 1)), size: 9 },
+          hovertemplate: "%{text}<extra></extra>",
+        },
+      ];
+      const log = { type: "log", tickformat: "~s", nticks: undefined };
+      return [traces, layout(axis("operations per byte of device memory", log), axis("operations per second", log))];
+    },
     evaluation(element) {
       const run = report.runs[Number(element.dataset.run)];
       const rows = [["agent", run.evaluation, seriesColour(Number(element.dataset.run))]];
