@@ -18,7 +18,7 @@ try:
     CONFIG = pipeline.check_config(config, pipeline.read_yaml(ROOT / "workflow/schemas/config.schema.yaml"))
     RUNS = {(run.experiment, run.run_id): run for run in pipeline.planned_runs(CONFIG, ROOT)}
     if workflow.is_main_process:
-        pass  # pipeline.check_experiments(list(RUNS.values()), ROOT)
+        pipeline.check_experiments(list(RUNS.values()), ROOT)
 except UserError as error:
     raise WorkflowError(f"configuration: {error}") from None
 
