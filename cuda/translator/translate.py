@@ -23,19 +23,10 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mapping import MAPPINGS
 from opcodes import BRANCHES, OPCODES, READ_MODIFY_WRITES, READS, STORES, Opcode
 
 EXECUTED, ENTERED = 1, 2
-
-# Hot spots of the bank-switched types: offset in the 4 KB window -> bank.
-HOT_SPOTS = {
-    "2K": {},
-    "4K": {},
-    "F8": {0xFF8: 0, 0xFF9: 1},
-    "F8SC": {0xFF8: 0, 0xFF9: 1},
-    "F6": {0xFF6: 0, 0xFF7: 1, 0xFF8: 2, 0xFF9: 3},
-    "F6SC": {0xFF6: 0, 0xFF7: 1, 0xFF8: 2, 0xFF9: 3},
-}
 
 # Branch -> its condition; `nz` keeps N and Z as the machine does (machine/mos6502.h).
 CONDITION = {
@@ -44,8 +35,10 @@ CONDITION = {
 }  # fmt: skip
 
 
-class UnsupportedCartridgeError(ValueError):
-    """The cartridge type maps its ROM in smaller pieces than a bank; its games run in the interpreter."""
+JUMPS = BRANCHES | {"JMP", "JSR"}
+
+# Register that a timer poll loads -> the instruction that may compare it.
+COMPARE_OF = {"LDA": "CMP", "LDX": "CPX", "LDY": "CPY"}
 
 
 @dataclass
@@ -62,14 +55,11 @@ class Translator:
     """Decodes the reachable code of one image and writes its C++."""
 
     def __init__(self, rom: bytes, cartridge: str, trace: bytes) -> None:
-        if cartridge not in HOT_SPOTS:
-            raise UnsupportedCartridgeError(f"cartridge type {cartridge} is not translated")
         self.rom = rom
         self.cartridge = cartridge
-        self.hot_spots = HOT_SPOTS[cartridge]
-        self.window = min(len(rom), 4096)
+        self.mapping = MAPPINGS[cartridge]
+        self.window = self.mapping.window
         self.mask = self.window - 1
-        self.superchip = cartridge.endswith("SC")
         self.instructions: dict[int, Instruction] = {}
         self.leaders: set[int] = set()
         self.entries: set[int] = {i for i, bits in enumerate(trace) if bits & ENTERED}
@@ -77,37 +67,33 @@ class Translator:
 
     # ---- Decoding ------------------------------------------------------------------------------------------------
 
-    def _bank_base(self, location: int) -> int:
-        return location - location % self.window
-
     def _decode(self, location: int) -> Instruction | None:
         opcode = OPCODES.get(self.rom[location])
-        offset = location & self.mask
+        offset = location % self.window
         if opcode is None or offset + opcode.length > self.window:
             return None  # undocumented, or wraps around the end of the bank
-        bank = self._bank_base(location)
-        raw = self.rom[location + 1 : location + opcode.length]
-        operand = int.from_bytes(raw, "little")
         following = location + opcode.length
+        if any(byte & 0xFFF in self.mapping.effects for byte in range(location, following)):
+            return None  # fetching it does something
+        operand = int.from_bytes(self.rom[location + 1 : following], "little")
         instruction = Instruction(location, opcode, operand)
         name = opcode.mnemonic
         if name in BRANCHES:
-            target = offset + 2 + (operand ^ 0x80) - 0x80
-            if not 0 <= target < self.window or offset + 2 >= self.window:
+            target = following + (operand ^ 0x80) - 0x80
+            if target // self.window != location // self.window or following % self.window == 0:
                 return None
-            instruction.operand = bank + target
-            instruction.leads_to = [bank + target, following]
-        elif name == "JMP":
-            if opcode.mode == "abs" and operand & 0x1000:
-                instruction.leads_to = [bank + (operand & self.mask)]
-        elif name == "JSR":
-            if operand & 0x1000:
-                instruction.leads_to = [bank + (operand & self.mask)]
-            if following < bank + self.window:
+            instruction.operand = target
+            instruction.leads_to = [target, following]
+            return instruction
+        if name in ("JMP", "JSR") and opcode.mode == "abs" and operand & 0x1000:
+            target = self.mapping.location(operand, location)
+            if target is not None:
+                instruction.leads_to = [target]
+        if following % self.window:
+            if name == "JSR":
                 self.entries.add(following)
+            if name not in ("JMP", "RTS", "RTI", "BRK"):
                 instruction.leads_to.append(following)
-        elif name not in ("RTS", "RTI", "BRK") and following < bank + self.window:
-            instruction.leads_to = [following]
         return instruction
 
     def _discover(self, roots: list[int]) -> None:
@@ -124,27 +110,25 @@ class Translator:
         for instruction in self.instructions.values():
             following = instruction.location + instruction.opcode.length
             self.leaders.update(
-                t for t in instruction.leads_to if t != following or instruction.opcode.mnemonic in BRANCHES
+                t for t in instruction.leads_to if t != following or instruction.opcode.mnemonic in JUMPS
             )
-            self._note_bank_switch(instruction)
+            switched = self._switched(instruction)
+            if switched is not None:
+                self.entries.add(switched)
         self.entries &= self.instructions.keys()
         self.leaders = (self.leaders | self.entries) & self.instructions.keys()
 
-    def _note_bank_switch(self, instruction: Instruction) -> None:
-        """After an access that switches banks the program goes on at the same offset of the other bank."""
-        target = self._switch_target(instruction)
-        if target is not None:
-            self.entries.add(target)
-
-    def _switch_target(self, instruction: Instruction) -> int | None:
+    def _switched(self, instruction: Instruction) -> int | None:
+        """Where the program goes on after an access that surely switches banks; the same place for slices."""
         if instruction.opcode.mode != "abs" or instruction.opcode.mnemonic in ("JMP", "JSR"):
             return None
         if not instruction.operand & 0x1000:
             return None
-        bank = self.hot_spots.get(instruction.operand & 0xFFF)
-        if bank is None:
-            return None
-        return bank * 4096 + ((instruction.location + instruction.opcode.length) & 0xFFF)
+        bank = self.mapping.hot_spots.get(instruction.operand & 0xFFF)
+        following = instruction.location + instruction.opcode.length
+        if bank is None or bank < 0:
+            return bank and following
+        return bank * 4096 + (following & 0xFFF)
 
     # ---- Writing -------------------------------------------------------------------------------------------------
 
@@ -158,8 +142,7 @@ class Translator:
             "// Generated by cuda/translator/translate.py from the ROM image with MD5",
             f"// {hashlib.md5(self.rom).hexdigest()}. Do not edit.",
             f"#define SEED_ROM_MASK 0x{self.mask:X}",
-            f"#define SEED_ROM_BANKED {int(bool(self.hot_spots))}",
-            f"#define SEED_ROM_SUPERCHIP {int(self.superchip)}",
+            f"#define SEED_ROM_TYPE seed::CartridgeType::k{self.cartridge}",
             f"#define SEED_ROM_BASE 0x{bases[0]:X}",
             f"#define SEED_ROM_HAS_ONE_BASE {int(len(bases) == 1)}",
             '#include "translator/translated.h"',
@@ -189,8 +172,9 @@ class Translator:
             if opcode.mnemonic in ("JMP", "JSR") and opcode.mode == "abs" and operand & 0x1000:
                 base = operand & 0xFFFF & ~self.mask
                 count[base] = count.get(base, 0) + 1
-        vector = int.from_bytes(self.rom[-4:-2], "little") & ~self.mask & 0xFFFF
-        count.setdefault(vector, 0)
+        last_bank = min(len(self.rom), 8192)
+        start = int.from_bytes(self.rom[last_bank - 4 : last_bank - 2], "little")
+        count.setdefault(start & ~self.mask & 0xFFFF, 0)
         return sorted(count, key=lambda base: -count[base])
 
     def _body(self) -> list[str]:
@@ -199,7 +183,7 @@ class Translator:
         # Where code overlaps, the following instruction is not the next one written and is reached by a jump.
         for location in order:
             following = location + self.instructions[location].opcode.length
-            if following in self.instructions and successor.get(location) != following:
+            if following in self.instructions and following % self.window and successor.get(location) != following:
                 self.leaders.add(following)
         self.lines: list[str] = []
         self.elapsed = 0  # cycles that `t` is behind, known while translating
@@ -207,20 +191,57 @@ class Translator:
             instruction = self.instructions[location]
             if location in self.leaders:
                 self.lines.append(f"L{location:04X}:")
+                self._skip_idle_rounds(instruction)
             self._write(instruction)
             if instruction.opcode.mnemonic in ("JMP", "RTS", "RTI", "BRK", "JSR"):
                 self.elapsed = 0
                 continue
             following = location + instruction.opcode.length
-            if following not in self.instructions:
+            if following not in self.instructions or following % self.window == 0:
                 self._settle()
-                self._emit(f"CONTINUE_AT(0x{following & self.mask:X});")
+                self._emit(f"CONTINUE_AT(0x{self._offset_after(instruction):X});")
             elif successor.get(location) != following:
                 self._settle()
                 self._emit(f"goto L{following:04X};")
             elif following in self.leaders:
                 self._settle()
         return self.lines
+
+    def _skip_idle_rounds(self, head: Instruction) -> None:
+        """Before a loop that only waits: skips the rounds that surely go on. The last one runs as it is.
+
+        `DEX/DEY/INX/INY; BNE head` is a delay, `LDA INTIM; (CMP #n;) Bxx head` waits for the timer.
+        """
+        body = [head]
+        while body[-1].opcode.mnemonic not in BRANCHES:
+            following = self.instructions.get(body[-1].location + body[-1].opcode.length)
+            if following is None or following.location in self.leaders or len(body) == 3:
+                return
+            body.append(following)
+        branch = body[-1]
+        if branch.operand != head.location or len(body) == 1:
+            return
+        crosses = (branch.location + 2) & 0xFF00 != head.location & 0xFF00
+        cycles = sum(instruction.opcode.cycles for instruction in body) + (2 if crosses else 1)
+        name, condition = head.opcode.mnemonic, branch.opcode.mnemonic
+        if name in ("DEX", "DEY", "INX", "INY") and len(body) == 2 and condition == "BNE":
+            self._emit(f"SKIP_DELAY_{name[:2]}({name[2].lower()}, {cycles});")
+            return
+        if head.opcode.mode != "abs" or name not in COMPARE_OF or head.operand & 0x1285 != 0x284:
+            return
+        if len(body) == 2:
+            going_on = {"BNE": (1, 255), "BPL": (0, 127), "BMI": (128, 255)}
+        elif body[1].opcode.mnemonic == COMPARE_OF[name] and body[1].opcode.mode == "imm":
+            going_on = {"BNE": (body[1].operand + 1, 255), "BCS": (body[1].operand, 255)}
+        else:
+            return
+        lowest, highest = going_on.get(condition, (1, 0))
+        if lowest <= highest:
+            self._emit(f"SKIP_TIMER_POLLS({head.opcode.cycles}, {cycles}, {lowest}, {highest});")
+
+    def _offset_after(self, instruction: Instruction) -> int:
+        """Distance of the next instruction from the start of the window: what to add to BASE for its PC."""
+        return instruction.location % self.window + instruction.opcode.length
 
     def _emit(self, text: str) -> None:
         self.lines.append("  " + text)
@@ -237,9 +258,9 @@ class Translator:
         )
 
     def _write(self, instruction: Instruction) -> None:
-        opcode, operand = instruction.opcode, instruction.operand
+        opcode = instruction.opcode
         name, mode = opcode.mnemonic, opcode.mode
-        following = (instruction.location + opcode.length) & self.mask
+        following = self._offset_after(instruction)
         if name in BRANCHES:
             self._write_branch(instruction)
             return
@@ -255,21 +276,8 @@ class Translator:
                 self._emit(f"{name}(a);")
             else:
                 self._read_modify_write(instruction)
-        elif name == "JMP" and mode == "abs":
-            self._settle()
-            if operand & 0x1000:
-                target = instruction.leads_to[0]
-                check = f"CHECK_CYCLES(0x{operand:X}); " if target <= instruction.location else ""
-                self._emit(f"SET_BASE(0x{operand & ~self.mask & 0xFFFF:X}); {check}{self._goto(target)}")
-            else:
-                self._emit(f"DISPATCH(0x{operand:X});")
-        elif name == "JSR":
-            self._settle()
-            self._emit(f"PUSH_WORD(BASE + 0x{following - 1:X}, 0x{operand:X});")
-            if operand & 0x1000:
-                self._emit(f"SET_BASE(0x{operand & ~self.mask & 0xFFFF:X}); {self._goto(instruction.leads_to[0])}")
-            else:
-                self._emit(f"DISPATCH(0x{operand:X});")
+        elif name in ("JMP", "JSR") and mode == "abs":
+            self._write_jump(instruction)
         elif name in ("PHA", "PHP"):
             self._settle()
             self._emit(f"{name}(0x{following:X});")
@@ -285,6 +293,18 @@ class Translator:
             self._emit(f"INTERPRET_AT(0x{instruction.location & self.mask:X});")
         else:
             self._emit(f"{name}();")
+
+    def _write_jump(self, instruction: Instruction) -> None:
+        location, operand = instruction.location, instruction.operand
+        self._settle()
+        if instruction.opcode.mnemonic == "JSR":
+            self._emit(f"PUSH_WORD(BASE + 0x{(location & self.mask) + 2:X}, 0x{operand:X});")
+        target = self.mapping.location(operand, location) if operand & 0x1000 else None
+        if target is None:
+            self._emit(f"DISPATCH(0x{operand:X});")
+            return
+        check = f"CHECK_CYCLES(0x{operand:X}); " if target <= location else ""
+        self._emit(f"SET_BASE(0x{operand & ~self.mask & 0xFFFF:X}); {check}{self._goto(target)}")
 
     def _write_branch(self, instruction: Instruction) -> None:
         target, location = instruction.operand, instruction.location
@@ -313,9 +333,8 @@ class Translator:
             index = mode[2]
             if instruction.opcode.page_penalty and operand & 0xFF:
                 self._emit(f"t += (0x{operand & 0xFF:02X} + {index}) >> 8;")
-            if self._is_plain_rom(operand):
-                bank = self._bank_base(instruction.location)
-                return f"rom_bytes[0x{bank + (operand & self.mask):X} + {index}]"
+            if self._is_plain_rom(operand, instruction.location):
+                return f"rom_bytes[0x{self.mapping.location(operand, instruction.location):X} + {index}]"
             return f"READ(0x{operand:04X} + {index}, {self._stamp()}, 0x{operand >> 8:02X})"
         if mode == "izx":
             self._emit(f"POINTER_X(0x{operand:02X});")
@@ -325,21 +344,21 @@ class Translator:
             self._emit("t += ((pointer & 0xFF) + y) >> 8;")
         return f"READ(pointer + y, {self._stamp()}, POINTER_HIGH)"
 
-    def _is_plain_rom(self, base: int) -> bool:
-        """Whether base .. base + 255 is ROM of this bank without hot spots, RAM or an end of the window."""
-        if not base & 0x1000 or (base + 255) & 0x1000 == 0 or base + 255 > 0xFFFF:
+    def _is_plain_rom(self, base: int, seen_from: int) -> bool:
+        """Whether base .. base + 255 is one run of known ROM bytes without side effects."""
+        if not base & 0x1000 or (base & 0xFFF) + 255 > 0xFFF:
             return False
-        first = base & self.mask
-        if first + 255 > self.mask or (self.superchip and first < 0x100):
+        first, last = (self.mapping.location(address, seen_from) for address in (base, base + 255))
+        if first is None or last is None or last - first != 255:
             return False
-        return not any(first <= spot <= first + 255 for spot in self.hot_spots)
+        return not any((base & 0xFFF) <= effect <= (base & 0xFFF) + 255 for effect in self.mapping.effects)
 
     def _read_constant(self, instruction: Instruction, address: int, bus: int) -> str:
         if address & 0x1000:
-            offset = address & self.mask
-            if (self.superchip and offset < 0x100) or (address & 0xFFF) in self.hot_spots:
+            location = self.mapping.location(address, instruction.location)
+            if location is None or (address & 0xFFF) in self.mapping.effects:
                 return f"READ(0x{address:04X}, {self._stamp()}, 0x{bus:02X})"
-            return f"0x{self.rom[self._bank_base(instruction.location) + offset]:02X}"
+            return f"0x{self.rom[location]:02X}"
         if address & 0x80 == 0:
             return f"TIA_READ(0x{address & 0xF:X}, {self._stamp()}, 0x{bus:02X})"
         if address & 0x200 == 0:
@@ -348,7 +367,7 @@ class Translator:
 
     def _store(self, instruction: Instruction, value: str) -> None:
         mode, operand = instruction.opcode.mode, instruction.operand
-        following = f"0x{(instruction.location + instruction.opcode.length) & self.mask:X}"
+        following = f"0x{self._offset_after(instruction):X}"
         address = {
             "zp": f"0x{operand:02X}", "abs": f"0x{operand:04X}", "zpx": f"(0x{operand:02X} + x) & 0xFF",
             "zpy": f"(0x{operand:02X} + y) & 0xFF", "abx": f"0x{operand:04X} + x", "aby": f"0x{operand:04X} + y",
@@ -386,7 +405,7 @@ class Translator:
             "abx": f"0x{operand:04X} + x",
         }[mode]  # fmt: skip
         bus = operand >> 8 if mode in ("abs", "abx") else operand
-        following = (instruction.location + instruction.opcode.length) & self.mask
+        following = self._offset_after(instruction)
         self._emit(
             f"{{ const uint16_t address = {address}; uint8_t value = READ(address, t, 0x{bus:02X}); {name}(value); "
             f"WRITE(address, value, 0x{following:X}); }}"
@@ -394,24 +413,24 @@ class Translator:
         self._check_bank(instruction)
 
     def _check_bank(self, instruction: Instruction) -> None:
-        """After an access that may hit a hot spot: go on in the bank that is there now."""
+        """After an access that may hit a hot spot: go on with what is there now."""
         mode, operand = instruction.opcode.mode, instruction.operand
-        if not self.hot_spots or mode in ("imm", "zp", "zpx", "zpy", "imp", "acc"):
+        if not self.mapping.hot_spots or mode in ("imm", "zp", "zpx", "zpy", "imp", "acc"):
             return
         following = instruction.location + instruction.opcode.length
         if mode == "abs":
-            if not operand & 0x1000 or (operand & 0xFFF) not in self.hot_spots:
+            switched = self._switched(instruction)
+            if switched is None:
                 return
-            target = self._switch_target(instruction)
-            assert target is not None
             self._settle()
-            if target != following:
-                self._emit(self._goto(target))
+            if self.mapping.hot_spots[operand & 0xFFF] < 0:
+                self._emit(f"CONTINUE_AT(0x{self._offset_after(instruction):X});")
+            elif switched != following:
+                self._emit(self._goto(switched))
             return
-        if mode in ("abx", "aby") and (self._is_plain_rom(operand) or operand + 255 < 0x1000):
+        if mode in ("abx", "aby") and (self._is_plain_rom(operand, instruction.location) or operand + 255 < 0x1000):
             return
-        bank = self._bank_base(instruction.location) // 4096
-        self._emit(f"CHECK_BANK({bank}, {self.elapsed}, 0x{following & self.mask:X});")
+        self._emit(f"CHECK_BANK(0x{following:X}, {self.elapsed}, 0x{self._offset_after(instruction):X});")
 
 
 def translate(rom: bytes, cartridge: str, trace: bytes) -> str:
@@ -419,11 +438,8 @@ def translate(rom: bytes, cartridge: str, trace: bytes) -> str:
 
     Args:
         rom: The image.
-        cartridge: Its type ("2K", "4K", "F8", "F8SC", "F6" or "F6SC").
+        cartridge: Its type, a key of `MAPPINGS`.
         trace: One byte for each byte of the image; see the module's text.
-
-    Raises:
-        UnsupportedCartridgeError: The type is not translated.
     """
     return Translator(rom, cartridge, trace).source()
 
@@ -432,7 +448,7 @@ def main() -> int:
     """Command line: image, type, trace -> source file."""
     parser = argparse.ArgumentParser(description="Translate a cartridge into C++.")
     parser.add_argument("rom", type=Path)
-    parser.add_argument("cartridge", choices=sorted(HOT_SPOTS))
+    parser.add_argument("cartridge", choices=sorted(MAPPINGS))
     parser.add_argument("trace", type=Path)
     parser.add_argument("output", type=Path)
     args = parser.parse_args()

@@ -20,8 +20,24 @@ namespace {
 // limit. One that lasts longer is taken back and interpreted, which counts.
 constexpr int32_t kFirstUncountedCycle = 2 * kMaxInstructionsPerFrame;
 
-// Locals that follow the console: where the current bank starts in the image.
-SEED_FORCE_INLINE uint32_t bank_offset(const Console& console) { return console.cartridge.slice[0] * 1024u; }
+// Where the byte at `address` is in the image now (cartridge_offset for a known type).
+SEED_FORCE_INLINE uint32_t rom_location(const Console& console, uint32_t address) {
+  constexpr CartridgeType type = SEED_ROM_TYPE;
+  if (type == CartridgeType::k2K || type == CartridgeType::k4K) return address & SEED_ROM_MASK;
+  if (type == CartridgeType::kFE) return (~address & 0x2000) >> 1 | (address & 0xfff);
+  if (type == CartridgeType::kE0) return console.cartridge.slice[address >> 10 & 3] * 1024u + (address & 0x3ff);
+  return console.cartridge.slice[0] * 1024u + (address & 0xfff);
+}
+
+// Whether an access to the cartridge at this window offset may do more than read a byte.
+SEED_FORCE_INLINE bool has_effect(uint32_t offset) {
+  constexpr CartridgeType type = SEED_ROM_TYPE;
+  if (type == CartridgeType::k2K || type == CartridgeType::k4K || type == CartridgeType::kFE) return false;
+  if (type == CartridgeType::kF8SC || type == CartridgeType::kF6SC) return offset < 0x100 || offset >= 0xff6;
+  if (type == CartridgeType::kDPC) return offset < 0x80 || offset >= 0xfc0;
+  if (type == CartridgeType::kE0) return offset >= 0xfe0;
+  return offset >= 0xff6;
+}
 
 __attribute__((noinline)) uint8_t read_slowly(Bus& bus, uint16_t address, int32_t cycles, uint8_t last_on_bus) {
   bus.console.cycles = cycles;
@@ -47,14 +63,22 @@ __attribute__((noinline)) uint8_t pull_slowly(Bus& bus, uint8_t sp, int32_t cycl
   return bus_read(bus, static_cast<uint16_t>(0x100 + static_cast<uint8_t>(sp + 1)));
 }
 
-template <bool kBanked, bool kSuperchip>
-SEED_FORCE_INLINE uint8_t read_anywhere(Bus& bus, uint16_t address, int32_t cycles, uint8_t last_on_bus, uint32_t mask) {
-  const uint32_t low = address & 0xfff;
-  if (is_cartridge_address(address) && !(kBanked && low >= 0xff6) && !(kSuperchip && low < 0x100)) {
-    return bus.rom.bytes[(kBanked ? bank_offset(bus.console) : 0) + (address & mask)];
+SEED_FORCE_INLINE uint8_t read_anywhere(Bus& bus, uint16_t address, int32_t cycles, uint8_t last_on_bus) {
+  if (is_cartridge_address(address) && !has_effect(address & 0xfff)) {
+    return bus.rom.bytes[rom_location(bus.console, address)];
   }
   if (is_ram_address(address)) return bus.console.riot.ram[address & 0x7f];
   return read_slowly(bus, address, cycles, last_on_bus);
+}
+
+// Cycles of the rounds of a loop that surely go on because the timer, first read at `read_cycles`, is in
+// lowest .. highest. Such reads change nothing; the read after them is left to the loop.
+SEED_FORCE_INLINE int32_t timer_poll_cycles(const Riot& riot, int32_t read_cycles, int32_t round_cycles, int32_t lowest,
+                                            int32_t highest) {
+  const int32_t left = riot_timer_left(riot, read_cycles);
+  if (left < lowest || left > highest) return 0;
+  const int32_t last_read = riot.timer_stamp_cycles + ((riot.timer - lowest) << riot.timer_shift);
+  return last_read < read_cycles ? 0 : ((last_read - read_cycles) / round_cycles + 1) * round_cycles;
 }
 
 SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x80 && sp < 0x100 - num_pulls; }
@@ -90,7 +114,7 @@ SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x
   if (t >= kFirstUncountedCycle) return false;                                      \
   pc_base = pc & ~SEED_ROM_MASK & 0xffff;                                           \
   if (!(pc & 0x1000) || (SEED_ROM_HAS_ONE_BASE && pc_base != SEED_ROM_BASE)) goto interpret; \
-  switch (kEntries[(SEED_ROM_BANKED ? bank_offset(console) : 0) + (pc & SEED_ROM_MASK)]) {
+  switch (kEntries[rom_location(console, pc)]) {
 
 #define SEED_DISPATCH_END                              \
   default:                                             \
@@ -151,17 +175,26 @@ SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x
     pc = (target);           \
     goto frame_end;          \
   } while (0)
-#define CHECK_BANK(bank, elapsed, offset)                              \
-  if (__builtin_expect(console.cartridge.slice[0] != 4 * (bank), 0)) { \
-    t += (elapsed);                                                    \
-    CONTINUE_AT(offset);                                               \
+#define CHECK_BANK(location, elapsed, offset)                                            \
+  if (__builtin_expect(rom_location(console, BASE + (offset)) != (location), 0)) {       \
+    t += (elapsed);                                                                      \
+    CONTINUE_AT(offset);                                                                 \
   }
+
+// ---- Waiting --------------------------------------------------------------------------------------------------------
+
+#define SKIP_DELAY_DE(counter, round_cycles)                        \
+  t += static_cast<uint8_t>((counter) - 1) * (round_cycles);        \
+  counter = 1
+#define SKIP_DELAY_IN(counter, round_cycles) \
+  t += (255 - (counter)) * (round_cycles);   \
+  counter = 255
+#define SKIP_TIMER_POLLS(read_cycles, round_cycles, lowest, highest) \
+  t += timer_poll_cycles(riot, t + (read_cycles), round_cycles, lowest, highest)
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-#define READ(address, cycles, last_on_bus)                                                                     \
-  read_anywhere<SEED_ROM_BANKED, SEED_ROM_SUPERCHIP>(bus, static_cast<uint16_t>(address), cycles, last_on_bus, \
-                                                     SEED_ROM_MASK)
+#define READ(address, cycles, last_on_bus) read_anywhere(bus, static_cast<uint16_t>(address), cycles, last_on_bus)
 #define ZERO_PAGE_READ(address, cycles, last_on_bus) READ((address) & 0xff, cycles, last_on_bus)
 #define TIA_READ(reg, cycles, last_on_bus) \
   tia_read(tia, bus.pixels, bus.inputs, reg, last_on_bus, cycles, console.carry_cycles)

@@ -36,10 +36,6 @@ TRACE_FRAMES = 6000
 _FLAGS = ["-std=gnu++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-w"]
 
 
-class TranslationUnavailableError(UserError):
-    """The game cannot be translated; it runs in the interpreter."""
-
-
 def cache_folder() -> Path:
     """Returns where libraries are kept: SEED_HPC_CACHE, or `seed-hpc` in the user's cache folder."""
     if folder := os.environ.get("SEED_HPC_CACHE"):
@@ -153,7 +149,6 @@ def build(game: GameInfo, path: Path) -> Path:
         path: The file of its ROM image, `<game>.bin`.
 
     Raises:
-        TranslationUnavailableError: The cartridge type is not translated.
         MissingDependencyError: No compiler, or no headers.
         UserError: The image is not the game's, the compiler failed or the cache cannot be written.
     """
@@ -162,10 +157,7 @@ def build(game: GameInfo, path: Path) -> Path:
     if library.is_file():
         return library
     translator = _translator()
-    try:
-        source = translator.translate(rom, game.cartridge, trace(game, path))
-    except translator.UnsupportedCartridgeError as error:
-        raise TranslationUnavailableError(f"{game.name}: {error}; it runs in the interpreter") from error
+    source = translator.translate(rom, game.cartridge, trace(game, path))
     try:
         library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
@@ -188,7 +180,8 @@ def _compile(unit: Path, output: Path) -> None:
     command = [compiler(), *_FLAGS, *march, *include, "-o", str(output), str(unit)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
-        raise UserError(f"{unit.stem}: the compiler failed: {(result.stderr.strip() or 'no message').splitlines()[0]}")
+        complaint = next((line for line in result.stderr.splitlines() if "error" in line), "no message")
+        raise UserError(f"the native code of {unit.stem} was not made, the compiler failed: {complaint}")
 
 
 def attach(game: GameInfo, rom: bytes) -> bool:

@@ -121,20 +121,17 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _translate(games: str, rom_folder: Path | None, jobs: int) -> int:
-    """Makes the native code of each game; prints which stay with the interpreter and why."""
+    """Makes the native code of each game; prints where it is."""
     names = game_names() if games == "all" else games.split(",")
     infos = [find_game(name.strip()) for name in names]
     folder = roms.rom_folder(rom_folder)
 
-    def translate(game: GameInfo) -> str:
-        try:
-            return str(translation.build(game, folder / f"{game.name}.bin"))
-        except translation.TranslationUnavailableError as error:
-            return str(error)
+    def translate(game: GameInfo) -> Path:
+        return translation.build(game, folder / f"{game.name}.bin")
 
     with ThreadPoolExecutor(jobs) as pool:  # the work is in compilers, processes of their own
-        for game, outcome in zip(infos, pool.map(translate, infos), strict=True):
-            print(f"{game.name}: {outcome}", flush=True)
+        for game, library in zip(infos, pool.map(translate, infos), strict=True):
+            print(f"{game.name}: {library}", flush=True)
     return 0
 
 

@@ -29,8 +29,11 @@ def cache(tmp_path_factory):
         yield
 
 
-# A 2 KB cartridge, one that starts at B000, two banks with code at D000 and F000, code in RAM, four banks.
-@pytest.mark.parametrize("game", ["pong", "qbert", "ms_pacman", "up_n_down", "crossbow"])
+# One of each cartridge type, and one that starts at B000, one with code at D000 and F000, one with code in RAM.
+GAMES = ["pong", "qbert", "ms_pacman", "up_n_down", "crossbow", "klax", "elevator_action", "montezuma_revenge"]
+
+
+@pytest.mark.parametrize("game", [*GAMES, "robotank", "pitfall2"])
 def test_native_code_is_the_interpreter(game, monkeypatch):
     interpreted = load(game)
     translation.build(find_game(game), rom_file(game))
@@ -58,11 +61,6 @@ def test_code_that_nobody_saw_is_left_out():
     translate = translation._translator().translate
     full = translate(rom, "2K", translation.trace(find_game("pong"), rom_file("pong")))
     assert 0 < translate(rom, "2K", bytes(trace)).count("\nL") < full.count("\nL")
-
-
-def test_a_cartridge_with_small_banks_is_left_to_the_interpreter():
-    with pytest.raises(translation.TranslationUnavailableError, match="interpreter"):
-        translation.build(find_game("montezuma_revenge"), rom_file("montezuma_revenge"))
 
 
 def test_a_library_that_is_no_translation_is_refused():
