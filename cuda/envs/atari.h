@@ -16,6 +16,7 @@
 // Numbers in comments are ale-py's behaviour, observed from outside.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -33,8 +34,9 @@ constexpr int32_t kPaddleStep = 23000;  // resistance that a full push changes i
 constexpr int kProbeFrames = 60;
 constexpr int kResetFrames = 60;     // NOOP frames after the console's reset
 constexpr int kSoftResetFrames = 4;  // frames that the RESET switch is held
-// A mode search that needs more frames than this (14 minutes of play) is given up. The slowest real one needs 2,000.
-constexpr int32_t kMaxModeFrames = 50000;
+// A mode search that goes on for longer is given up (an act() counts as one frame): the longest of the table, cube 50
+// of video_cube, takes 916.
+constexpr int32_t kMaxModeFrames = 20000;
 
 enum class AtariRng : uint8_t {
   kAle,      // mt19937, draw for draw as ale-py
@@ -292,6 +294,24 @@ SEED_HD inline int32_t atari_act(AtariState& state, const AtariGame& game, const
   return static_cast<int32_t>(reward);
 }
 
+// An action of the continuous action space.
+struct ContinuousAction {
+  uint8_t action;
+  float strength;
+};
+
+// The joystick position (radius 0..1, angle in radians, fire 0..1) as an action: a direction counts when its part of
+// the radius exceeds `threshold`. Computed in float32, like the environments of ale-py; the radius is the strength.
+SEED_HD inline ContinuousAction continuous_action(float radius, float angle, float fire, float threshold) {
+  const float x = radius * cosf(angle), y = radius * sinf(angle);
+  const int column = x > threshold ? 2 : x < -threshold ? 0 : 1;
+  const int row = y > threshold ? 2 : y < -threshold ? 0 : 1;
+  constexpr uint8_t kActions[3][3] = {{kDownLeft, kDown, kDownRight}, {kLeft, kNoop, kRight}, {kUpLeft, kUp, kUpRight}};
+  constexpr uint8_t kFireActions[3][3] = {
+      {kDownLeftFire, kDownFire, kDownRightFire}, {kLeftFire, kFire, kRightFire}, {kUpLeftFire, kUpFire, kUpRightFire}};
+  return ContinuousAction{fire > threshold ? kFireActions[row][column] : kActions[row][column], radius};
+}
+
 // ---- Reset -------------------------------------------------------------------------------------------------------
 
 SEED_HD inline void soft_reset(AtariState& state, const AtariGame& game, Screen screen) {
@@ -335,7 +355,7 @@ SEED_HD inline void search_mode(AtariState& state, const AtariGame& game, const 
         frames = kMaxModeFrames;
         break;
     }
-    frames += request.frames + options.frame_skip;
+    frames += request.frames + 1;
   }
   state.error = AtariError::kModeNotReached;
 }
