@@ -8,7 +8,7 @@ random play does not reach (last life, won game, score overflow) are compared to
 from __future__ import annotations
 
 import ctypes
-import json
+import hashlib
 import random
 import re
 import struct
@@ -20,47 +20,15 @@ from pathlib import Path
 import ale_py
 import pytest
 
-from seed_hpc import _native
+sys.path.insert(0, str(Path(__file__).parent))
+
+from native_machine import GAMES, ale_machine, call, describe, rom_bytes
 
 ROOT = Path(__file__).parents[2]
 GENERATOR = ROOT / "cuda" / "games" / "generate_tables.py"
 TRUE, FALSE = 0xFAB1FAB2, 0xBAD1BAD2  # booleans in ale-py's serialised state
 
 Variables = ctypes.c_int32 * 16
-
-
-@pytest.fixture(scope="module")
-def library() -> ctypes.CDLL:
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-    return _native.load("cpu")
-
-
-def game_names() -> list[str]:
-    library = _native.load("cpu")
-    count, name = ctypes.c_int32(), ctypes.c_char_p()
-    assert library.seed_game_count(ctypes.byref(count)) == 0
-    names = []
-    for i in range(count.value):
-        assert library.seed_game_name(i, ctypes.byref(name)) == 0
-        names.append(name.value.decode())
-    return names
-
-
-GAMES = game_names()
-
-
-def describe(library: ctypes.CDLL, game: str) -> dict:
-    text = ctypes.c_char_p()
-    assert library.seed_game_describe(GAMES.index(game), ctypes.byref(text)) == 0
-    return json.loads(text.value)
-
-
-def load(game: str, seed: int = 1) -> ale_py.ALEInterface:
-    ale = ale_py.ALEInterface()
-    ale.setInt("random_seed", seed)
-    ale.setFloat("repeat_action_probability", 0.0)
-    ale.loadROM(ale_py.roms.get_rom_path(game))
-    return ale
 
 
 def inner_state(ale: ale_py.ALEInterface) -> bytes:
@@ -108,11 +76,11 @@ def test_table_lists_the_single_player_games_of_ale_py() -> None:
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_description(library: ctypes.CDLL, game: str) -> None:
-    known = describe(library, game)
-    ale = load(game)
-    rom = Path(ale_py.roms.get_rom_path(game)).read_bytes()
-    assert known["size"] == len(rom)
+def test_description(game: str) -> None:
+    known = describe(game)
+    ale = ale_machine(game)
+    assert known["md5"] == hashlib.md5(rom_bytes(game)).hexdigest()
+    assert known["size"] == len(rom_bytes(game))
     assert known["minimal_actions"] == [action.value for action in ale.getMinimalActionSet()]
     assert known["modes"] == list(ale.getAvailableModes())
     assert known["difficulties"] == list(ale.getAvailableDifficulties())
@@ -121,12 +89,12 @@ def test_description(library: ctypes.CDLL, game: str) -> None:
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_rules_follow_ale_py(library: ctypes.CDLL, game: str) -> None:
+def test_rules_follow_ale_py(game: str) -> None:
     index, rng = GAMES.index(game), random.Random(game)
-    known = describe(library, game)
+    known = describe(game)
     variables = Variables()
-    assert library.seed_game_initial_variables(index, variables) == 0
-    ale = load(game)
+    call("seed_game_initial_variables", index, variables)
+    ale = ale_machine(game)
     forgotten = {"atlantis2": 1, "chopper_command": 1, "demon_attack": 1, "hangman": 2, "video_checkers": 1}
     num_saved = len(known["variables"]) - forgotten.get(game, 2 if game == "video_cube" else 0)
     actions = known["minimal_actions"]
@@ -135,7 +103,7 @@ def test_rules_follow_ale_py(library: ctypes.CDLL, game: str) -> None:
     for run in range(2):  # the second one with arbitrary values in RAM
         if run == 1:
             ale.reset_game()
-            assert library.seed_game_initial_variables(index, variables) == 0
+            call("seed_game_initial_variables", index, variables)
         if game != "miniature_golf":  # ale-py writes its counters as booleans
             variables[:num_saved] = saved_variables(ale, num_saved)
         action = 0
@@ -147,7 +115,7 @@ def test_rules_follow_ale_py(library: ctypes.CDLL, game: str) -> None:
             reward = ale.act(action)
             ram = bytes(ale.getRAM())
             cart_ram = cartridge_ram(ale) if game == "klax" else None
-            assert library.seed_game_step(index, ram, cart_ram, variables, *map(ctypes.byref, results)) == 0
+            call("seed_game_step", index, ram, cart_ram, variables, *map(ctypes.byref, results))
             ours = tuple(result.value for result in results)
             theirs = (reward, ale.lives(), ale.game_over())
             assert ours == theirs, f"run {run}, frame {frame}: (reward, lives, game over)"
