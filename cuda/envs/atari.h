@@ -16,7 +16,6 @@
 // Numbers in comments are ale-py's behaviour, observed from outside.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -292,24 +291,6 @@ SEED_HD inline int32_t atari_act(AtariState& state, const AtariGame& game, const
     reward += static_cast<uint32_t>(atari_frame(state, game, options, legal, strength, screen));
   }
   return static_cast<int32_t>(reward);
-}
-
-// An action of the continuous action space.
-struct ContinuousAction {
-  uint8_t action;
-  float strength;
-};
-
-// The joystick position (radius 0..1, angle in radians, fire 0..1) as an action: a direction counts when its part of
-// the radius exceeds `threshold`. Computed in float32, like the environments of ale-py; the radius is the strength.
-SEED_HD inline ContinuousAction continuous_action(float radius, float angle, float fire, float threshold) {
-  const float x = radius * cosf(angle), y = radius * sinf(angle);
-  const int column = x > threshold ? 2 : x < -threshold ? 0 : 1;
-  const int row = y > threshold ? 2 : y < -threshold ? 0 : 1;
-  constexpr uint8_t kActions[3][3] = {{kDownLeft, kDown, kDownRight}, {kLeft, kNoop, kRight}, {kUpLeft, kUp, kUpRight}};
-  constexpr uint8_t kFireActions[3][3] = {
-      {kDownLeftFire, kDownFire, kDownRightFire}, {kLeftFire, kFire, kRightFire}, {kUpLeftFire, kUpFire, kUpRightFire}};
-  return ContinuousAction{fire > threshold ? kFireActions[row][column] : kActions[row][column], radius};
 }
 
 // ---- Reset -------------------------------------------------------------------------------------------------------

@@ -171,20 +171,6 @@ void test_paddle_stays_in_range() {
   EXPECT(state.paddle_resistance == kPaddleMax - 16099);
 }
 
-void test_continuous_actions() {
-  const float pi = 3.14159265f;
-  EXPECT(continuous_action(0.0f, 0.0f, 0.0f, 0.5f).action == kNoop);
-  EXPECT(continuous_action(0.5f, 0.0f, 0.5f, 0.5f).action == kNoop);
-  EXPECT(continuous_action(0.51f, 0.0f, 0.51f, 0.5f).action == kRightFire);
-  EXPECT(continuous_action(1.0f, pi / 2, 0.0f, 0.5f).action == kUp);
-  EXPECT(continuous_action(1.0f, pi, 1.0f, 0.5f).action == kLeftFire);
-  EXPECT(continuous_action(1.0f, -pi / 2, 0.0f, 0.5f).action == kDown);
-  EXPECT(continuous_action(1.0f, -3 * pi / 4, 1.0f, 0.5f).action == kDownLeftFire);
-  EXPECT(continuous_action(0.8f, 1.0f, 0.0f, 0.5f).action == kUp);
-  EXPECT(continuous_action(0.659072f, 0.70956933f, 0.0f, 0.5f).action == kNoop);  // exceeds 0.5 in doubles only
-  EXPECT(continuous_action(0.25f, 0.0f, 0.0f, 0.5f).strength == 0.25f);
-}
-
 }  // namespace
 
 int main() {
@@ -196,7 +182,6 @@ int main() {
   test_copy_continues_identically();
   test_wrong_rom_size_is_refused();
   test_paddle_stays_in_range();
-  test_continuous_actions();
   std::printf("%s\n", num_failures == 0 ? "ok" : "failed");
   return num_failures == 0 ? 0 : 1;
 }
