@@ -30,6 +30,7 @@ SEED_HD inline void console_reset(Console& console, const Rom& rom, const Displa
   cartridge_reset(console.cartridge, rom);
   tia_reset(console.tia);
   console.tia.window_stop_clock = (display.ystart + display.height) * kClocksPerLine;
+  console.tia.num_rows = display.height;
   console.tia.drawn_clock = kHblankClocks;
   console.cycles = 0;
   console.carry_cycles = 0;
@@ -59,6 +60,7 @@ SEED_HD inline void console_begin_frame(Console& console, const Display& display
   if (tia.vsync_due_clock != kNever) tia.vsync_due_clock -= clock_of(shift);
   tia.window_start_clock = display.ystart * kClocksPerLine;
   tia.window_stop_clock = tia.window_start_clock + display.height * kClocksPerLine;
+  tia.num_rows = display.height;
   tia.drawn_clock = tia.window_start_clock + kHblankClocks;
   tia.colour_loss = display.pal && (console.num_lines & 1);
 }

@@ -53,6 +53,7 @@ struct Tia {
   int32_t drawn_clock;               // every pixel before this colour clock is drawn and has collided
   int32_t window_start_clock;        // of row 0
   int32_t window_stop_clock;
+  int32_t num_rows;                  // of the picture; after a reset in mid-frame the window has more lines
   int32_t vsync_due_clock;           // a VSYNC write that ends the pulse before this clock does not end the frame
   int32_t hmove_clock;               // last HMOVE strobe
   int32_t dump_off_cycles;           // when VBLANK bit 7 fell: the paddle capacitors charge since
@@ -352,7 +353,8 @@ SEED_HD inline void tia_draw_window(Tia& tia, uint8_t* pixels, int32_t clock) {
     }
     const int first_x = tia.drawn_clock - line_start - kHblankClocks;
     const int last_x = (clock < line_end ? clock : line_end) - line_start - kHblankClocks;
-    tia_draw_segment(tia, pixels == nullptr ? nullptr : pixels + row * kScreenWidth, first_x, last_x);
+    uint8_t* const pixel_row = pixels != nullptr && row < tia.num_rows ? pixels + row * kScreenWidth : nullptr;
+    tia_draw_segment(tia, pixel_row, first_x, last_x);
     tia.drawn_clock = clock < line_end ? clock : line_end;
   }
 }

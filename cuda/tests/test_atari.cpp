@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ALE layer without ROM images: generators, snapshots by memcpy, hostile cartridges, actions.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <random>
 #include <vector>
@@ -52,6 +54,13 @@ struct Player {
   }
 
   Screen screen() { return Screen{{pictures.data(), pictures.data() + pictures.size() / 2}}; }
+
+  // Replaces the cartridge by a program at F000.
+  void program(std::initializer_list<uint8_t> code) {
+    std::fill(bytes.begin(), bytes.end(), uint8_t{0});
+    std::copy(code.begin(), code.end(), bytes.begin());
+    bytes[bytes.size() - 3] = 0xf0;  // reset vector F000
+  }
 
   void load(uint32_t seed, uint32_t env_id = 0) { atari_load(*state, game, options, seed, env_id, 0, screen()); }
 };
@@ -112,7 +121,7 @@ void test_sticky_share() {
 
 // Every game's rules on arbitrary programs: loading ends, in play or with an error that names the reason.
 void test_hostile_cartridges_end() {
-  for (int index = 0; index < kNumGames; index += 7) {
+  for (int index = 0; index < kNumGames; index += 13) {
     Player player(index, static_cast<uint32_t>(index));
     player.load(1);
     const AtariError error = player.state->error;
@@ -123,13 +132,30 @@ void test_hostile_cartridges_end() {
 
 void test_unreachable_mode_is_an_error() {
   Player player(game_index("breakout"), 0);
-  std::fill(player.bytes.begin(), player.bytes.end(), uint8_t{0xea});  // NOP for ever
+  player.program({0xa9, 0x02, 0x85, 0x00, 0x85, 0x02,          // LDA #2, STA VSYNC, STA WSYNC: frames of one line
+                  0xa9, 0x00, 0x85, 0x00, 0x4c, 0x00, 0xf0});  // LDA #0, STA VSYNC, JMP F000
   player.load(1);
   player.state->error = AtariError::kNone;
   player.state->mode = 44;
   std::memset(player.state->console.riot.ram, 0, sizeof player.state->console.riot.ram);
   atari_reset(*player.state, player.game, player.options, player.screen());
   EXPECT(player.state->error == AtariError::kModeNotReached);
+}
+
+// A reset in the middle of a frame that never ends opens a window with more lines than the picture has rows.
+void test_endless_frame_stays_in_the_picture() {
+  Player player(game_index("breakout"), 0);
+  player.program({0xa5, 0x00, 0x4c, 0x00, 0xf0});  // LDA CXM0P, JMP F000
+  const size_t picture_bytes = size_t{player.game.display.height} * kScreenWidth;
+  player.pictures.assign(3 * picture_bytes, 0x55);
+  const Screen screen{{player.pictures.data(), player.pictures.data() + picture_bytes}};
+  atari_load(*player.state, player.game, player.options, 1, 0, 0, screen);
+  console_reset(player.state->console, player.game.rom, player.game.display, screen, player.state->system);
+  console_run_frame(player.state->console, player.game.rom, player.game.display, Inputs{}, screen);
+  for (size_t i = 2 * picture_bytes; i < 3 * picture_bytes; ++i) {
+    EXPECT(player.pictures[i] == 0x55);
+    if (player.pictures[i] != 0x55) break;
+  }
 }
 
 void test_copy_continues_identically() {
@@ -179,6 +205,7 @@ int main() {
   test_sticky_share();
   test_hostile_cartridges_end();
   test_unreachable_mode_is_an_error();
+  test_endless_frame_stays_in_the_picture();
   test_copy_continues_identically();
   test_wrong_rom_size_is_refused();
   test_paddle_stays_in_range();
