@@ -57,7 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     command = next((argument for argument in arguments if argument in COMMANDS), None)
     parser = build_parser(command)
-    args = parser.parse_args(arguments)
+    args, rest = parser.parse_known_args(arguments)
+    if hasattr(args, "overrides") and all("=" in word and not word.startswith("-") for word in rest):
+        args.overrides = [*args.overrides, *rest]  # argparse leaves over what follows an option
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if args.command is None:
         parser.print_help(sys.stderr)
         return 2

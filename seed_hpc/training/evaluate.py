@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures an agent: one whole episode in each of N environments, no-op starts, against the random policy.
+
+One episode per environment counts every episode once, however long it lasts. Taking the first N that end anywhere
+would prefer short ones, which are the bad ones in most games.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seed_hpc.agents import agent_class
+from seed_hpc.agents.agent import Agent
+from seed_hpc.config import Experiment
+from seed_hpc.models.network import Inputs, Network
+from seed_hpc.report.statistics import bootstrap_mean
+from seed_hpc.training.checkpoint import load_checkpoint
+from seed_hpc.training.environments import Environments, make_environments
+from seed_hpc.training.human_scores import SOURCE, human_normalized, human_score
+
+# Maps one step of n environments and the state (n, S) of the core before it to actions (n,) and the state after it.
+Policy = Callable[[Inputs, Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episodes:
+    """Undiscounted, unclipped returns and agent steps, one of each per environment."""
+
+    returns: list[float]
+    steps: list[int]
+    num_truncated: int
+
+    def summary(self) -> dict[str, Any]:
+        """Returns mean and bootstrap 95 % interval, as evaluation.json holds them."""
+        interval = bootstrap_mean(self.returns)
+        low, high = interval.low, interval.high
+        return {
+            "episodes": len(self.returns),
+            "returns": self.returns,
+            "mean": interval.estimate,
+            "ci95": [interval.estimate if low is None else low, interval.estimate if high is None else high],
+            "mean_steps": sum(self.steps) / len(self.steps),
+            "truncated": self.num_truncated,
+        }
+
+
+class TrainedPolicy:
+    """An agent with the parameters of a checkpoint.
+
+    Args:
+        agent: The agent.
+        network: Its network.
+        greedy: Take the best action instead of exploring.
+        seed: Of the exploration.
+    """
+
+    def __init__(self, agent: Agent, network: Network, *, greedy: bool, seed: int) -> None:
+        self.agent, self.network, self.greedy = agent, network.eval(), greedy
+        self.generator = torch.Generator(agent.device).manual_seed(seed)
+        self.state_size = network.core.state_size
+
+    def __call__(self, inputs: Inputs, state_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """Chooses actions."""
+        action = self.agent.act(self.network, inputs, state_BS, self.generator, greedy=self.greedy)
+        return action.action_B, action.state_BS
+
+
+class RandomPolicy:
+    """Uniform over all actions.
+
+    Args:
+        num_actions: Number of actions.
+        seed: Of the choice.
+        device: Where actions are.
+    """
+
+    state_size = 0
+
+    def __init__(self, num_actions: int, *, seed: int, device: torch.device) -> None:
+        self.num_actions = num_actions
+        self.generator = torch.Generator(device).manual_seed(seed)
+
+    def __call__(self, inputs: Inputs, state_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """Chooses actions."""
+        shape = (inputs.first_TB.shape[1],)
+        device = inputs.first_TB.device
+        return torch.randint(self.num_actions, shape, generator=self.generator, device=device), state_BS
+
+
+@torch.no_grad()
+def play_episodes(
+    envs: Environments,
+    policy: TrainedPolicy | RandomPolicy,
+    *,
+    seed: int,
+    clip_rewards: bool,
+    on_step: Callable[[Tensor], None] | None = None,
+) -> Episodes:
+    """Plays one episode in each environment.
+
+    Args:
+        envs: N environments with autoreset `NextStep`; they are reset.
+        policy: Chooses actions; it is asked about environments whose episode still runs only.
+        seed: Of the environments.
+        clip_rewards: Whether the network sees rewards clipped to [-1, 1], as in training.
+        on_step: Called with the actions (N,) after each step.
+    """
+    num_envs = envs.num_envs
+    obs_BX, _ = envs.reset(seed=seed)
+    device = obs_BX.device
+    state_BS = torch.zeros(num_envs, policy.state_size, device=device)
+    action_B = torch.zeros(num_envs, dtype=torch.int64, device=device)
+    reward_B = torch.zeros(num_envs, device=device)
+    return_B = torch.zeros(num_envs, device=device)
+    steps_B = torch.zeros(num_envs, dtype=torch.int64, device=device)
+    truncated_B = torch.zeros(num_envs, dtype=torch.bool, device=device)
+    running = torch.arange(num_envs, device=device)  # environments whose episode has not ended
+    first = True
+    while len(running):
+        inputs = Inputs(
+            obs_BX[running].unsqueeze(0),
+            torch.full((1, len(running)), first, device=device),
+            action_B[running].unsqueeze(0),
+            reward_B[running].unsqueeze(0),
+        )
+        actions, state = policy(inputs, state_BS[running])
+        state_BS[running] = state
+        action_B[running] = actions
+        obs_BX, raw_reward_B, terminated, truncated, _ = envs.step(action_B)
+        if on_step is not None:
+            on_step(action_B)
+        return_B[running] += raw_reward_B[running]
+        steps_B[running] += 1
+        truncated_B[running] |= truncated[running]
+        reward_B = raw_reward_B.clamp(-1, 1).float() if clip_rewards else raw_reward_B.float()
+        running = running[~(terminated | truncated)[running]]
+        first = False
+    return Episodes(
+        returns=return_B.tolist(),
+        steps=steps_B.tolist(),
+        num_truncated=int(truncated_B.sum()),
+    )
+
+
+def load_policy(
+    experiment: Experiment, checkpoint: Path, envs: Environments, device: torch.device
+) -> tuple[TrainedPolicy, dict[str, Any]]:
+    """Returns the trained policy and the checkpoint it came from."""
+    state = load_checkpoint(checkpoint, device)
+    agent = agent_class(experiment.agent.name)(
+        experiment.agent,
+        experiment.model,
+        envs.single_observation_space.shape,
+        int(envs.single_action_space.n),
+        num_envs=envs.num_envs,
+        device=device,
+    )
+    network = agent.build_network()
+    network.load_state_dict(state["learner"]["network"])
+    options = experiment.evaluation
+    return TrainedPolicy(agent, network, greedy=options.policy == "greedy", seed=options.seed), state
+
+
+def evaluate(experiment: Experiment, checkpoint: Path, device: torch.device) -> dict[str, Any]:
+    """Measures a checkpoint and the random policy.
+
+    Args:
+        experiment: Environments and section `evaluation`.
+        checkpoint: File of the parameters.
+        device: Where to run.
+
+    Returns:
+        What evaluation.json holds.
+    """
+    options, game = experiment.evaluation, experiment.env.game
+    clip = experiment.env.reward_clipping
+    changes = {"episodic_life": False}  # a score is that of a whole game
+    envs = make_environments(experiment.env, num_envs=options.episodes, device=device, **changes)
+    policy, state = load_policy(experiment, checkpoint, envs, device)
+    trained = play_episodes(envs, policy, seed=options.seed, clip_rewards=clip)
+    envs.close()
+
+    envs = make_environments(experiment.env, num_envs=options.random_episodes, device=device, **changes)
+    random = RandomPolicy(int(envs.single_action_space.n), seed=options.seed, device=device)
+    untrained = play_episodes(envs, random, seed=options.seed, clip_rewards=clip)
+    envs.close()
+
+    summary = trained.summary()
+    return {
+        "game": game,
+        **summary,
+        "random": untrained.summary(),
+        "human": human_score(game),
+        "human_normalized": human_normalized(game, summary["mean"]),
+        "human_source": SOURCE if human_score(game) is not None else None,
+        "policy": options.policy,
+        "seed": options.seed,
+        "noop_max": experiment.env.noop_max,
+        "repeat_action_probability": experiment.env.repeat_action_probability,
+        "checkpoint": checkpoint.name,
+        "frames": int(state["statistics"]["agent_steps"]) * experiment.env.frameskip,
+    }
+
+
+def beats_random(evaluation: dict[str, Any]) -> bool:
+    """Whether the agent's interval lies above that of the random policy."""
+    return bool(evaluation["ci95"][0] > evaluation["random"]["ci95"][1])
