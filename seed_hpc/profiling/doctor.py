@@ -8,6 +8,7 @@ thing is not there).
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -24,7 +25,8 @@ from typing import Any, Literal
 import psutil
 
 from seed_hpc import _native
-from seed_hpc.errors import MissingDependencyError
+from seed_hpc.envs.roms import rom_folder
+from seed_hpc.errors import MissingDependencyError, UserError
 from seed_hpc.profiling.nvml import Nvml
 
 Status = Literal["ok", "warn", "fail", "absent"]
@@ -162,13 +164,10 @@ class Machine:
         _native.load(backend)
         return str(_native.library_path(backend))
 
-    def rom_count(self) -> tuple[str, int]:
-        """Returns (version of ale-py, ROM images that it holds). Raises ImportError."""
-        import ale_py
-        from ale_py import roms
-
-        present = [name for name in roms.get_all_rom_ids() if Path(str(roms.get_rom_path(name) or "")).is_file()]
-        return str(ale_py.__version__), len(present)
+    def roms(self) -> tuple[str, int]:
+        """Returns (folder of the ROM images, images in it). Raises UserError, also where there is no folder."""
+        folder = rom_folder()
+        return str(folder), len(list(folder.glob("*.bin")))
 
     @cached_property
     def driver(self) -> Driver:
@@ -297,6 +296,12 @@ def check_cuda_library(machine: Machine, plan: Plan) -> Check:
 
 
 def _library_architectures(machine: Machine, path: str) -> list[str]:
+    """Asks the record of `seed-hpc kernels build`, else the library itself."""
+    try:
+        record = json.loads(machine.read(str(Path(path).with_name("kernels.json"))) or "")
+        return [f"sm_{record['arch']}"]
+    except (ValueError, KeyError, TypeError):
+        pass
     names = set()
     for option, prefix in (("--list-elf", "sm"), ("--list-ptx", "compute")):
         status, text = machine.output("cuobjdump", option, path)
@@ -306,14 +311,14 @@ def _library_architectures(machine: Machine, path: str) -> list[str]:
 
 
 def check_roms(machine: Machine, plan: Plan) -> Check:
-    """The ROM images, which the ale-py package brings."""
+    """The ROM images: of the folder that SEED_HPC_ROMS names, else of the ale-py package."""
     try:
-        version, count = machine.rom_count()
-    except ImportError as error:
-        return Check("ROMs", "fail", f"ale-py cannot be imported: {error}", "pip install ale-py")
+        folder, count = machine.roms()
+    except UserError as error:
+        return Check("ROMs", "fail", str(error), "pip install ale-py, or set SEED_HPC_ROMS to your own folder")
     if count == 0:
-        return Check("ROMs", "fail", f"ale-py {version} without ROM images", "pip install --force-reinstall ale-py")
-    return Check("ROMs", "ok", f"{count} of ale-py {version}")
+        return Check("ROMs", "fail", f"no <game>.bin in {folder}", "pip install --force-reinstall ale-py")
+    return Check("ROMs", "ok", f"{count} in {folder}")
 
 
 # ---- GPU

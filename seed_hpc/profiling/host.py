@@ -24,6 +24,8 @@ FIELDS: dict[str, type] = {
     "process_threads": int,
 }
 
+_TRAFFIC_PERIOD_S = 1.0
+
 
 class Host:
     """Reads the node and one process; rates are differences to the previous reading, so the first has none.
@@ -36,40 +38,51 @@ class Host:
         self.notes: list[str] = []
         self._process: psutil.Process | None = psutil.Process(pid or os.getpid())
         self._before: dict[str, float] | None = None
+        self._traffic_before: dict[str, float] | None = None
+        self._traffic: dict[str, float] = {}  # rates of the last second
 
     def read(self) -> dict[str, float | int | None]:
-        """Returns one row of `FIELDS`."""
+        """Returns one row of `FIELDS`; disk and network rates are renewed once a second."""
         row: dict[str, float | int | None] = dict.fromkeys(FIELDS)
-        now = {"time": time.monotonic(), **self._counters()}
+        times = psutil.cpu_times()
+        # Guest time is already part of user time; waiting for I/O is idle time of the CPU.
+        total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+        busy = total - times.idle - getattr(times, "iowait", 0.0)
+        now = {"time": time.monotonic(), "total": total, "busy": busy}
         row["load_1min"] = os.getloadavg()[0]
         memory = psutil.virtual_memory()
         row["memory_used_bytes"] = int(memory.total - memory.available)
         row["memory_total_bytes"] = int(memory.total)
         self._read_process(row, now)
         before, self._before = self._before, now
-        if before is not None and (elapsed := now["time"] - before["time"]) > 0:
-            total = now["cpu_total"] - before["cpu_total"]
-            if total > 0:
-                row["cpu_pct"] = 100.0 * (now["cpu_busy"] - before["cpu_busy"]) / total
-            for name in ("disk_read", "disk_write", "network_sent", "network_received"):
-                if name in now and name in before and now[name] >= before[name]:
-                    row[f"{name}_bytes_per_s"] = (now[name] - before[name]) / elapsed
-            if "process_cpu" in now and "process_cpu" in before:
-                row["process_cpu_pct"] = 100.0 * (now["process_cpu"] - before["process_cpu"]) / elapsed
+        if before is not None:
+            if now["total"] > before["total"]:
+                row["cpu_pct"] = 100.0 * (now["busy"] - before["busy"]) / (now["total"] - before["total"])
+            if "process" in now and "process" in before and now["time"] > before["time"]:
+                row["process_cpu_pct"] = 100.0 * (now["process"] - before["process"]) / (now["time"] - before["time"])
+        self._read_traffic(now["time"])
+        row.update(self._traffic)
         return row
 
-    def _counters(self) -> dict[str, float]:
-        times = psutil.cpu_times()
-        # Guest time is already part of user time; waiting for I/O is idle time of the CPU.
-        total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-        values = {"cpu_total": total, "cpu_busy": total - times.idle - getattr(times, "iowait", 0.0)}
+    def _read_traffic(self, now: float) -> None:
+        """Reads the counters of disks and network, which cost more than all the rest, once a second."""
+        before = self._traffic_before
+        if before is not None and now - before["time"] < _TRAFFIC_PERIOD_S:
+            return
+        counters = {"time": now}
         disk: Any = psutil.disk_io_counters()
         if disk is not None:
-            values |= {"disk_read": float(disk.read_bytes), "disk_write": float(disk.write_bytes)}
+            counters |= {"disk_read": float(disk.read_bytes), "disk_write": float(disk.write_bytes)}
         network: Any = psutil.net_io_counters()
         if network is not None:
-            values |= {"network_sent": float(network.bytes_sent), "network_received": float(network.bytes_recv)}
-        return values
+            counters |= {"network_sent": float(network.bytes_sent), "network_received": float(network.bytes_recv)}
+        self._traffic_before = counters
+        if before is not None:
+            self._traffic = {
+                f"{name}_bytes_per_s": (value - before[name]) / (now - before["time"])
+                for name, value in counters.items()
+                if name != "time" and name in before and value >= before[name]
+            }
 
     def _read_process(self, row: dict[str, float | int | None], now: dict[str, float]) -> None:
         if self._process is None:
@@ -83,4 +96,4 @@ class Host:
             self.notes.append(f"process {self._process.pid} is not read any more: {type(error).__name__}")
             self._process = None
             return
-        now["process_cpu"] = times.user + times.system
+        now["process"] = times.user + times.system

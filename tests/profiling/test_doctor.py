@@ -31,7 +31,7 @@ class Fake(Machine):
         self.disks = {"/dev/shm": (8 * GIB, 8 * GIB), "results": (900 * GIB, 500 * GIB)}
         self.limits = {"nofile": 65536, "memlock": -1}
         self.is_writable = True
-        self.roms = ("0.12.1", 108)
+        self.rom_images = ("/ale_py/roms", 108)
         self.version = (3, 12, 1)
         self.num_cores = 8
         self.flags = "fpu avx2"
@@ -81,10 +81,10 @@ class Fake(Machine):
             raise MissingDependencyError(f"libseed_{backend}.so was not found in /x: build it")
         return self.libraries[backend]
 
-    def rom_count(self):
-        if self.roms is None:
-            raise ImportError("No module named 'ale_py'")
-        return self.roms
+    def roms(self):
+        if isinstance(self.rom_images, str):
+            raise MissingDependencyError(self.rom_images)
+        return self.rom_images
 
 
 def with_gpus(*gpus, cuda=(12, 4), **answers):
@@ -155,12 +155,15 @@ def test_cuda_library():
     result = check(with_gpus(V100, libraries=built, programs=elf), Plan())
     assert (result.status, result.advice) == ("fail", "build it for Tesla V100: sm_70")
     assert verdict(check, with_gpus(V100, libraries=built)) == "ok"  # without cuobjdump it cannot be told
+    record = {"/lib/kernels.json": '{"backend": "cuda", "arch": "80"}'}
+    assert verdict(check, with_gpus(A100, libraries=built, files=record)) == "ok"
+    assert verdict(check, with_gpus(H100, libraries=built, files=record)) == "fail"
 
 
 def test_roms():
     assert verdict(doctor.check_roms, Fake()) == "ok"
-    assert verdict(doctor.check_roms, Fake(roms=("0.12.1", 0))) == "fail"
-    assert verdict(doctor.check_roms, Fake(roms=None)) == "fail"
+    assert verdict(doctor.check_roms, Fake(rom_images=("/empty", 0))) == "fail"
+    assert verdict(doctor.check_roms, Fake(rom_images="no ROM images")) == "fail"
 
 
 def test_driver():

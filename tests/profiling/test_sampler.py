@@ -270,6 +270,38 @@ def test_a_failing_reading_is_noted_and_does_not_raise(tmp_path, monkeypatch):
     assert any("boom" in note for note in samples.info["notes"])
 
 
+def test_host_rates_are_differences(monkeypatch):
+    class Counters:
+        def __init__(self, **values):
+            self.__dict__.update(values)
+
+    class Times(tuple):
+        idle = property(lambda self: self[1])
+        iowait = property(lambda self: self[2])
+
+    now, cpu, moved = [100.0], [Times((10.0, 50.0, 5.0))], [1000]
+    monkeypatch.setattr(sampler.host.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sampler.host.psutil, "cpu_times", lambda: cpu[0])
+    disk = lambda: Counters(read_bytes=moved[0], write_bytes=0)  # noqa: E731
+    network = lambda: Counters(bytes_sent=2 * moved[0], bytes_recv=0)  # noqa: E731
+    monkeypatch.setattr(sampler.host.psutil, "disk_io_counters", disk)
+    monkeypatch.setattr(sampler.host.psutil, "net_io_counters", network)
+    reader = sampler.host.Host()
+    first = reader.read()
+    assert (first["cpu_pct"], first["disk_read_bytes_per_s"], first["process_cpu_pct"]) == (None, None, None)
+    now[0], cpu[0], moved[0] = 100.5, Times((13.0, 55.0, 7.0)), 1600
+    second = reader.read()
+    assert second["cpu_pct"] == pytest.approx(30.0)  # 3 busy of 10; waiting for I/O is idle
+    assert second["disk_read_bytes_per_s"] is None  # traffic is read once a second
+    now[0], cpu[0], moved[0] = 102.0, Times((13.0, 55.0, 7.0)), 5000
+    third = reader.read()
+    assert third["cpu_pct"] is None  # no tick since the reading before
+    assert third["disk_read_bytes_per_s"] == pytest.approx(2000.0)
+    assert third["network_sent_bytes_per_s"] == pytest.approx(4000.0)
+    now[0], moved[0] = 102.5, 9000
+    assert reader.read()["disk_read_bytes_per_s"] == pytest.approx(2000.0)  # held
+
+
 def test_unusable_arguments_are_refused(tmp_path):
     for hz in (0, -1, 101, float("nan")):
         with pytest.raises(UserError, match="Hz"):
