@@ -4,37 +4,47 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
-STAMP := $(VENV)/.installed
+INSTALL := $(PIP) install --constraint constraints.txt
 
-.PHONY: help setup demo test test-cpp lint format constraints clean
+.PHONY: help setup setup-dev demo test test-cpp lint format constraints clean
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
-$(STAMP): pyproject.toml constraints.txt
+# Three steps, so that each is repeated only when what it is made from has changed.
+$(VENV)/.packages: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --constraint constraints.txt scikit-build-core cmake ninja
-	$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[pipeline,bench,nsight,dev]'
+	$(INSTALL) scikit-build-core cmake ninja
+	$(INSTALL) --no-build-isolation --editable '.[pipeline]'
 	touch $@
 
-setup: $(STAMP)  ## make the virtual environment, build the library
+$(VENV)/.library: $(VENV)/.packages CMakeLists.txt $(shell find cuda -type f 2>/dev/null)
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.tools: $(VENV)/.packages
+	$(INSTALL) --no-build-isolation --editable '.[pipeline,bench,nsight,dev]'
+	touch $@
+
+setup: $(VENV)/.library  ## make the virtual environment, build the library
+setup-dev: $(VENV)/.library $(VENV)/.tools  ## the same with what tests, benchmarks and lint need
 
 demo: setup  ## train an agent, evaluate it, write results/report/index.html
 	$(BIN)/snakemake --profile profiles/local
 
-test: setup  ## the whole test suite
+test: setup-dev  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-lint: setup  ## every check that pre-commit runs
+lint: setup-dev  ## every check that pre-commit runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'cuda/*.h' 'cuda/*.cpp' 'cuda/*.cu' 'cuda/*.cuh')
 	$(BIN)/codespell
 
-format: setup  ## rewrite sources in the project's format
+format: setup-dev  ## rewrite sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $$(git ls-files 'cuda/*.h' 'cuda/*.cpp' 'cuda/*.cu' 'cuda/*.cuh')
 
 clean:  ## remove what a rule can make again (not results/)
-	rm -rf build seed_hpc/_lib .snakemake
+	rm -rf build seed_hpc/_lib .snakemake $(VENV)/.library
