@@ -241,6 +241,7 @@ SEED_HD inline int32_t atari_lives(const AtariState& state, const AtariGame& gam
 
 // The game itself has ended.
 SEED_HD inline bool atari_game_over(const AtariState& state, const AtariGame& game) {
+  if (game.game.terminal != kByRule) return state.variables[game.game.terminal] != 0;
   return rules_value(game.rule_code, game.game.game_over, rule_input(state), state.variables) != 0;
 }
 

@@ -45,6 +45,8 @@ struct StartingAction {
 
 constexpr int kMaxStartingActions = 3;
 
+constexpr uint8_t kByRule = 0xff;
+
 struct Game {
   // Rules: starts in the rule code, and the variables at the start of an episode.
   uint16_t step;
@@ -52,6 +54,7 @@ struct Game {
   uint16_t lives;
   uint16_t set_mode;
   uint8_t reward;         // index of the variable
+  uint8_t terminal;       // index of the variable that says game over, or kByRule
   uint8_t num_variables;  // temporaries not counted
   uint16_t persistent;    // bit i: variable i keeps its value across a reset
   int32_t initial[kMaxVariables];

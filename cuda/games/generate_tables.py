@@ -516,6 +516,7 @@ class Tables:
         after_load = {"lives": None, "frame_number": None} | entry.get("after_load", {})
         self.games.append(
             f"{{{starts['step']}, {starts['game_over']}, {starts['lives']}, {starts['set_mode']}, {names['reward']}, "
+            f"{'kByRule' if 'game_over' in entry else names['terminal']}, "
             f"{len(names)}, {bit_mask([names[p] for p in persistent])}, {{{initial}}},\n"
             f"     static_cast<uint8_t>(CartridgeType::k{cartridge}), {int(pal)}, {int(display['hmove_blanks'])}, "
             f"{display['ystart']}, {height}, {display['height']}, {entry.get('probe_difficulty', 0)}, {size},\n"

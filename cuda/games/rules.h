@@ -130,217 +130,215 @@ SEED_HD inline int32_t rule_uniform_blocks(const uint8_t* operands, const uint8_
   return count;
 }
 
+SEED_HD inline int32_t rule_bcd(const uint8_t* operands, const uint8_t* ram) {
+  int32_t value = 0, weight = 1;
+  for (int i = 1; i <= operands[0]; ++i, weight *= 100) value += weight * rule_decimal(ram[operands[i]]);
+  return value;
+}
+
+SEED_HD inline int32_t rule_digits(const uint8_t* operands, const uint8_t* ram) {
+  const uint32_t mask = operands[1], shift = operands[2], blank = operands[3] | operands[4] << 8;
+  int32_t value = 0, weight = 1;
+  for (int i = 0; i < operands[0]; ++i, weight *= 10) {
+    const uint32_t digit = ram[operands[5 + i]] & mask;
+    if (digit != blank) value += weight * static_cast<int32_t>(digit >> shift);
+  }
+  return value;
+}
+
+SEED_HD inline int32_t rule_lookup(const uint8_t* operands, int32_t key, int32_t value) {
+  for (int i = 0; i < operands[0]; ++i) {
+    if (key == operands[1 + 2 * i]) return rule_signed8(operands[2 + 2 * i]);
+  }
+  return value;
+}
+
 // Runs from `position` to the next request (stored in `request`) or the end; returns the value on top of the stack.
 SEED_HD inline int32_t rules_run(const uint8_t* code, uint32_t& position, const RuleInput& input, int32_t* variables,
                                  ModeRequest& request) {
-  int32_t stack[kMaxRuleStack];
-  int32_t* next = stack;  // one past the top
+  const uint8_t* const ram = input.ram;
+  int32_t stack[kMaxRuleStack + 1];
+  int32_t* below = stack;  // one past the values under the top
+  int32_t top = 0;
   const uint8_t* at = code + position;
   const auto word = [&at]() { return static_cast<uint32_t>(at[0] | at[1] << 8); };
-  const auto add = [](int32_t a, int32_t b) { return static_cast<int32_t>(uint32_t(a) + uint32_t(b)); };
-  const auto subtract = [](int32_t a, int32_t b) { return static_cast<int32_t>(uint32_t(a) - uint32_t(b)); };
-  request = ModeRequest{ModeRequest::kDone, 0, 0, 1};
+  const auto push = [&](int32_t value) {
+    *below++ = top;
+    top = value;
+  };
+  const auto pop = [&]() {
+    const int32_t value = top;
+    top = *--below;
+    return value;
+  };
+  const auto ask = [&](ModeRequest::Kind kind, uint8_t action, int32_t frames, uint32_t modulus) {
+    request = ModeRequest{kind, action, frames, modulus};
+    position = static_cast<uint32_t>(at - code);
+    return 0;
+  };
   for (;;) {
     switch (static_cast<RuleOp>(*at++)) {
       case RuleOp::kEnd:
         position = static_cast<uint32_t>(at - 1 - code);
-        return next == stack ? 0 : next[-1];
+        request.kind = ModeRequest::kDone;
+        return top;
       case RuleOp::kByte:
-        *next++ = *at++;
+        push(*at++);
         break;
       case RuleOp::kInt:
-        *next++ = static_cast<int32_t>(at[0] | at[1] << 8 | at[2] << 16 | uint32_t(at[3]) << 24);
+        push(static_cast<int32_t>(at[0] | at[1] << 8 | at[2] << 16 | uint32_t(at[3]) << 24));
         at += 4;
         break;
       case RuleOp::kRam:
-        *next++ = input.ram[*at++];
+        push(ram[*at++]);
         break;
       case RuleOp::kCartRam:
-        *next++ = input.cart_ram[*at++];
+        push(input.cart_ram[*at++]);
         break;
       case RuleOp::kVariable:
-        *next++ = variables[*at++];
+        push(variables[*at++]);
         break;
       case RuleOp::kStore:
-        variables[*at++] = *--next;
+        variables[*at++] = pop();
         break;
       case RuleOp::kMode:
-        *next++ = input.mode;
+        push(input.mode);
         break;
-      case RuleOp::kBcd: {
-        int32_t value = 0, weight = 1;
-        for (int n = *at++; n > 0; --n, weight *= 100) value += weight * rule_decimal(input.ram[*at++]);
-        *next++ = value;
+      case RuleOp::kBcd:
+        push(rule_bcd(at, ram));
+        at += 1 + at[0];
         break;
-      }
-      case RuleOp::kDigits: {
-        const uint32_t mask = at[1], shift = at[2], blank = at[3] | at[4] << 8;
-        int32_t value = 0, weight = 1, n = at[0];
-        for (at += 5; n > 0; --n, weight *= 10) {
-          const uint32_t digit = input.ram[*at++] & mask;
-          if (digit != blank) value += weight * static_cast<int32_t>(digit >> shift);
-        }
-        *next++ = value;
+      case RuleOp::kDigits:
+        push(rule_digits(at, ram));
+        at += 5 + at[0];
         break;
-      }
       case RuleOp::kCount:
-        *next++ = rule_count(at, input.ram);
+        push(rule_count(at, ram));
         at += 2 + at[0] + at[1];
         break;
       case RuleOp::kSumPositive:
-        *next++ = rule_sum_of_sign(at, input.ram, 1);
+        push(rule_sum_of_sign(at, ram, 1));
         at += 1 + at[0];
         break;
       case RuleOp::kSumNegative:
-        *next++ = rule_sum_of_sign(at, input.ram, -1);
+        push(rule_sum_of_sign(at, ram, -1));
         at += 1 + at[0];
         break;
       case RuleOp::kUniform:
-        *next++ = rule_uniform_blocks(at, input.ram);
+        push(rule_uniform_blocks(at, ram));
         at += 3;
         break;
-      case RuleOp::kLookup: {
-        const int n = *at++;
-        int32_t value = *--next;
-        for (int i = 0; i < n; ++i) {
-          if (next[-1] == at[2 * i]) value = rule_signed8(at[2 * i + 1]);
-        }
-        next[-1] = value;
-        at += 2 * n;
+      case RuleOp::kLookup:
+        top = rule_lookup(at, *--below, top);
+        at += 1 + 2 * at[0];
         break;
-      }
       case RuleOp::kAdd:
-        --next;
-        next[-1] = add(next[-1], next[0]);
+        top = static_cast<int32_t>(uint32_t(*--below) + uint32_t(top));
         break;
       case RuleOp::kSubtract:
-        --next;
-        next[-1] = subtract(next[-1], next[0]);
+        top = static_cast<int32_t>(uint32_t(*--below) - uint32_t(top));
         break;
       case RuleOp::kMultiply:
-        --next;
-        next[-1] = static_cast<int32_t>(uint32_t(next[-1]) * uint32_t(next[0]));
+        top = static_cast<int32_t>(uint32_t(*--below) * uint32_t(top));
         break;
       case RuleOp::kDivide:
-        --next;
-        next[-1] /= next[0];
+        top = *--below / top;
         break;
       case RuleOp::kModulo:
-        --next;
-        next[-1] %= next[0];
+        top = *--below % top;
         break;
       case RuleOp::kBitAnd:
-        --next;
-        next[-1] &= next[0];
+        top &= *--below;
         break;
       case RuleOp::kShiftLeft:
-        --next;
-        next[-1] = static_cast<int32_t>(uint32_t(next[-1]) << (next[0] & 31));
+        top = static_cast<int32_t>(uint32_t(*--below) << (top & 31));
         break;
       case RuleOp::kShiftRight:
-        --next;
-        next[-1] >>= next[0] & 31;
+        top = *--below >> (top & 31);
         break;
       case RuleOp::kEqual:
-        --next;
-        next[-1] = next[-1] == next[0];
+        top = *--below == top;
         break;
       case RuleOp::kNotEqual:
-        --next;
-        next[-1] = next[-1] != next[0];
+        top = *--below != top;
         break;
       case RuleOp::kLess:
-        --next;
-        next[-1] = next[-1] < next[0];
+        top = *--below < top;
         break;
       case RuleOp::kLessEqual:
-        --next;
-        next[-1] = next[-1] <= next[0];
+        top = *--below <= top;
         break;
       case RuleOp::kGreater:
-        --next;
-        next[-1] = next[-1] > next[0];
+        top = *--below > top;
         break;
       case RuleOp::kGreaterEqual:
-        --next;
-        next[-1] = next[-1] >= next[0];
+        top = *--below >= top;
         break;
       case RuleOp::kAnd:
-        --next;
-        next[-1] = (next[-1] != 0) & (next[0] != 0);
+        top = (*--below != 0) & (top != 0);
         break;
       case RuleOp::kOr:
-        --next;
-        next[-1] = (next[-1] | next[0]) != 0;
+        top = (*--below | top) != 0;
         break;
       case RuleOp::kNot:
-        next[-1] = next[-1] == 0;
+        top = top == 0;
         break;
       case RuleOp::kNegate:
-        next[-1] = subtract(0, next[-1]);
+        top = static_cast<int32_t>(0u - uint32_t(top));
         break;
       case RuleOp::kUnsigned8:
-        next[-1] &= 0xff;
+        top &= 0xff;
         break;
       case RuleOp::kSigned8:
-        next[-1] = rule_signed8(static_cast<uint32_t>(next[-1]));
+        top = rule_signed8(static_cast<uint32_t>(top));
         break;
       case RuleOp::kDecimal:
-        next[-1] = rule_decimal(static_cast<uint32_t>(next[-1]) & 0xff);
+        top = rule_decimal(static_cast<uint32_t>(top) & 0xff);
         break;
       case RuleOp::kPopcount: {
         int32_t count = 0;
-        for (uint32_t bits = static_cast<uint32_t>(next[-1]); bits != 0; bits &= bits - 1) ++count;
-        next[-1] = count;
+        for (uint32_t bits = static_cast<uint32_t>(top); bits != 0; bits &= bits - 1) ++count;
+        top = count;
         break;
       }
       case RuleOp::kMin:
-        --next;
-        if (next[0] < next[-1]) next[-1] = next[0];
+        --below;
+        if (*below < top) top = *below;
         break;
       case RuleOp::kMax:
-        --next;
-        if (next[0] > next[-1]) next[-1] = next[0];
+        --below;
+        if (*below > top) top = *below;
         break;
       case RuleOp::kWrap:
-        --next;
-        if (next[-1] < 0) next[-1] = add(next[-1], next[0]);
+        --below;
+        top = *below < 0 ? static_cast<int32_t>(uint32_t(*below) + uint32_t(top)) : *below;
         break;
       case RuleOp::kBlank:
-        --next;
-        if (next[-1] == next[0]) next[-1] = 0;
+        --below;
+        top = *below == top ? 0 : *below;
         break;
       case RuleOp::kSelect:
-        next -= 2;
-        if (next[1] == 0) next[-1] = next[0];
+        below -= 2;
+        top = top != 0 ? below[0] : below[1];
         break;
       case RuleOp::kJump:
         at = code + word();
         break;
       case RuleOp::kJumpIfZero:
-        at = *--next == 0 ? code + word() : at + 2;
+        at = pop() == 0 ? code + word() : at + 2;
         break;
       case RuleOp::kPressSelect:
-        request = ModeRequest{ModeRequest::kPressSelect, 0, *--next, 1};
-        position = static_cast<uint32_t>(at - code);
-        return 0;
+        return ask(ModeRequest::kPressSelect, 0, top, 1);
       case RuleOp::kPressRandom:
-        next -= 2;
-        request = ModeRequest{ModeRequest::kPressRandom, 0, next[0], static_cast<uint32_t>(next[1])};
-        position = static_cast<uint32_t>(at - code);
-        return 0;
+        return ask(ModeRequest::kPressRandom, 0, *--below, static_cast<uint32_t>(top));
       case RuleOp::kAct:
-        request = ModeRequest{ModeRequest::kAct, *at++, 0, 1};
-        position = static_cast<uint32_t>(at - code);
-        return 0;
+        ++at;
+        return ask(ModeRequest::kAct, at[-1], 0, 1);
       case RuleOp::kSoftReset:
-        request = ModeRequest{ModeRequest::kSoftReset, 0, 0, 1};
-        position = static_cast<uint32_t>(at - code);
-        return 0;
+        return ask(ModeRequest::kSoftReset, 0, 0, 1);
       case RuleOp::kFail:
-        request = ModeRequest{ModeRequest::kFail, 0, 0, 1};
-        position = static_cast<uint32_t>(at - 1 - code);
-        return 0;
+        --at;
+        return ask(ModeRequest::kFail, 0, 0, 1);
     }
   }
 }
