@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 
-.PHONY: help setup setup-dev demo test test-cpp lint format constraints clean
+.PHONY: help setup setup-dev demo test test-cpp lint format constraints clean test-hpc bench-netns
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
@@ -33,6 +33,12 @@ demo: setup  ## train an agent, evaluate it, write results/report/index.html
 
 test: setup-dev  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-hpc: setup-dev  ## the pipeline on a Slurm cluster inside an Apptainer image, made here (root, Debian)
+	SEED_HPC_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/hpc -v
+
+bench-netns: setup-dev  ## grouped against flat gradient exchange over a slow link (root)
+	$(BIN)/python tests/hpc/bench_netns.py
 
 lint: setup-dev  ## every check that pre-commit runs
 	$(BIN)/ruff check .

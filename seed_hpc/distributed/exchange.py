@@ -19,6 +19,7 @@ thread. Backward goes on meanwhile.
 """
 
 # No `from __future__ import annotations` here: DDP reads the hook's annotations as objects.
+import datetime
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import GradBucket  # type: ignore[attr-defined]
 
+from seed_hpc.distributed.launch import TIMEOUT_S
 from seed_hpc.distributed.planner import check_algorithm, num_slots
 from seed_hpc.distributed.topology import Groups
 from seed_hpc.errors import UserError
@@ -47,6 +49,7 @@ class GradientExchange:
         algorithm: One of `planner.ALGORITHMS`.
         compression: "bf16" sends bfloat16; sums inside a group are still float32.
         device: Where the gradients are.
+        timeout_s: How long to wait for a peer; process groups do not inherit it from the first one.
 
     Raises:
         UserError: Unknown algorithm or compression, or the groups are not a partition of the ranks.
@@ -59,6 +62,7 @@ class GradientExchange:
         algorithm: str = "grouped_all_gather",
         compression: Compression = "none",
         device: torch.device | str = "cpu",
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         check_algorithm(algorithm)
         if compression not in ("none", "bf16"):
@@ -74,16 +78,17 @@ class GradientExchange:
         self._slots = num_slots(groups)
         self._place = self._group.index(rank)
         # Every rank creates every process group, its own or not: new_group is collective.
-        self._world_pg = dist.new_group(range(self.world_size))
+        timeout = datetime.timedelta(seconds=timeout_s)
+        self._world_pg = dist.new_group(range(self.world_size), timeout=timeout)
         self._inner_pg: Any = None
         self._outer_pg: Any = None
         if algorithm != "flat_all_reduce":
             for group in groups:
-                created = dist.new_group(group)
+                created = dist.new_group(group, timeout=timeout)
                 self._inner_pg = created if rank in group else self._inner_pg
             for slot in range(self._slots):
                 members = [group[slot] for group in groups]
-                created = dist.new_group(members)
+                created = dist.new_group(members, timeout=timeout)
                 self._outer_pg = created if rank in members else self._outer_pg
         self._stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._thread = None if self._stream else ThreadPoolExecutor(1, thread_name_prefix="gradient-exchange")

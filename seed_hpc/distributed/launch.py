@@ -376,4 +376,5 @@ def _is_peer_failure(error: BaseException) -> bool:
 
 def _first_line(error: BaseException) -> str:
     line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return re.sub(r"^\[[^\]]*\.(?:cc|cpp|h):\d+\]\s*", "", line)[:200]
+    # Without torch's wrapping and the places in its sources.
+    return re.sub(r"Unable to cast |\[[^\]]*\.(?:cc|cpp|h):\d+\] *", "", line)[:200]
