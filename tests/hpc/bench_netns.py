@@ -76,7 +76,7 @@ def run_case(algorithm: str, compression: str, size_bytes: int, folder: Path) ->
     out = folder / "out.json"
     before = sent_bytes()
     ranks = []
-    for node, (host, address) in enumerate(HOSTS.items()):
+    for node, host in enumerate(HOSTS):
         for local_rank in range(RANKS_PER_HOST):
             environment = {
                 **os.environ,
