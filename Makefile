@@ -45,6 +45,7 @@ lint: setup-dev  ## every check that pre-commit runs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'cuda/*.h' 'cuda/*.cpp' 'cuda/*.cu' 'cuda/*.cuh')
+	$(BIN)/snakefmt --check --line-length 120 Snakefile workflow
 	$(BIN)/codespell
 
 format: setup-dev  ## rewrite sources in the project's format

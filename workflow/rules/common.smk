@@ -79,3 +79,10 @@ def allowed_kernels():
     """Options of `seed-hpc kernels build` for the kernels that may spill or have low occupancy."""
     entries = [shlex.quote(f"{name}={reason}") for name, reason in CONFIG["kernels"]["allow"].items()]
     return " ".join(["--allow", *entries]) if entries else ""
+
+
+def launcher(resources):
+    """What starts the ranks of a training job: nothing for one process, srun where a profile asks for several."""
+    if not resources.get("mpi"):
+        return ""
+    return f"{resources.mpi} --mpi=none -N {resources.get('nodes', 1)} -n {resources.tasks}"

@@ -28,8 +28,7 @@ rule train_agent:
     params:
         overrides=lambda wildcards: planned(wildcards).overrides,
         digest=lambda wildcards: planned(wildcards).digest,
-        # Put before the training command; a multi-node profile sets it with the resources (see profiles/slurm).
-        launcher=lambda wildcards, resources: resources.get("launcher", ""),
+        launcher=lambda wildcards, resources: launcher(resources),
     message:
         "Training {wildcards.experiment}/{wildcards.run_id}"
     script:
