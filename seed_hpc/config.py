@@ -134,12 +134,13 @@ class TrainingConfig:
     checkpoint_interval_frames: int = option(0, "checkpoint by frames instead of seconds")
     keep_checkpoints: int = option(3, "older checkpoints are removed")
     tensorboard: bool = option(True, "write TensorBoard events")
+    sample_hz: float = option(10.0, "readings of GPUs and host per second, written to samples/; 0 takes none")
 
     def __post_init__(self) -> None:
         require_at_least("training", self, 1, "total_frames", "unroll_length", "keep_checkpoints")
         require_at_least("training", self, 0, "max_seconds", "seed", "num_threads", "log_interval_s")
         require_at_least("training", self, 0, "log_interval_frames", "checkpoint_interval_s")
-        require_at_least("training", self, 0, "checkpoint_interval_frames")
+        require_at_least("training", self, 0, "checkpoint_interval_frames", "sample_hz")
         require_at_least("training", self, -1, "rollouts_ahead")
 
 

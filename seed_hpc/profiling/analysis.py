@@ -324,22 +324,18 @@ def energy(rows: Sequence[Mapping[str, Any]], devices: Sequence[Mapping[str, Any
     return Energy(joules=total, source=" and ".join(sorted(sources)))
 
 
-def frames_between(
-    metrics: Sequence[Mapping[str, Any]], begin_s: float, end_s: float, started_s: float
-) -> float | None:
+def frames_between(metrics: Sequence[Mapping[str, Any]], begin_s: float, end_s: float) -> float | None:
     """Returns the frames that a run made between two Unix times, interpolated between log lines.
 
     Args:
-        metrics: Log lines with time_s since the run's start and frames.
+        metrics: Log lines with unix_time_s and frames, both increasing.
         begin_s: Unix time.
         end_s: Unix time.
-        started_s: Unix time of the run's start.
+
+    Returns:
+        None where fewer than two lines are there or the times lie outside of them.
     """
-    points = [
-        (started_s + line["time_s"], float(line["frames"]))
-        for line in metrics
-        if line.get("time_s") is not None and line.get("frames") is not None
-    ]
+    points = [(float(line["unix_time_s"]), float(line["frames"])) for line in metrics]
     if len(points) < 2:
         return None
     first, last = max(begin_s, points[0][0]), min(end_s, points[-1][0])

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads everything that was profiled and sampled of one run and writes profile/analysis.json.
 
-    profile/<tool>-rank<r>.json     tables (profiled_run)         profile/samples/<host>/   samples (sampler)
-    profile/traces/                 the tools' own files          profile/ceilings.json     measured ceilings
+    profile/<tool>-rank<r>.json     tables (profiled_run)         samples/<host>-<n>/     samples of the run itself
+    profile/traces/                 the tools' own files          profile/samples/<host>/ samples of the profiled run
+    profile/ceilings.json           measured ceilings
 
 Every part may be missing: its section is then empty or null and `notes` says why.
 """
@@ -10,9 +11,7 @@ Every part may be missing: its section is then empty or null and `notes` says wh
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ def analyse_run(directory: Path) -> dict[str, Any]:
     folder = directory / "profile"
     notes: list[str] = []
     profiles = _profiles(folder, notes)
-    samples = _samples(folder, notes)
+    samples = _samples(directory, notes)
     if not profiles and not samples:
         raise UserError(
             f"{folder} holds neither profiles nor samples: run `seed-hpc profile run` or train with samples"
@@ -63,8 +62,8 @@ def analyse_run(directory: Path) -> dict[str, Any]:
     worth_saying = {name for profile in profiles for name in findings.prominent(profile)}
     evidence.occupancies = [row for row in occupancies if row.kernel in worth_saying]
     evidence.roofline = [point for point in points if point.kernel in worth_saying]
-    for host in samples:
-        _add_samples(evidence, host)
+    for host in sorted({str(part.info.get("host", "host")) for part in samples}):
+        _add_samples(evidence, host, [part for part in samples if part.info.get("host", "host") == host])
     document = {
         "schema_version": 1,
         "overlap": [{**asdict(row), "hidden_share": row.hidden_share} for row in evidence.overlaps],
@@ -74,7 +73,7 @@ def analyse_run(directory: Path) -> dict[str, Any]:
             "ceilings": asdict(ceilings) if ceilings else None,
             "points": [asdict(point) for point in points],
         },
-        "energy": _energy(directory, info, samples, notes),
+        "energy": _energy(directory, samples, notes),
         "utilisation": evidence.utilisation,
         "findings": [asdict(finding) for finding in findings.find(evidence)],
         "notes": notes,
@@ -96,9 +95,11 @@ def _profiles(folder: Path, notes: list[str]) -> list[Profile]:
     return profiles
 
 
-def _samples(folder: Path, notes: list[str]) -> list[Samples]:
+def _samples(directory: Path, notes: list[str]) -> list[Samples]:
+    """Reads the samples of the run, or, where it was not sampled, of the profiled run."""
     found = []
-    for path in sorted((folder / "samples").glob("*/sampler.json")):
+    pattern = "samples/*/sampler.json"
+    for path in sorted(directory.glob(pattern)) or sorted((directory / "profile").glob(pattern)):
         try:
             found.append(read_samples(path.parent))
         except (UserError, OSError, ValueError) as error:
@@ -151,16 +152,17 @@ def _ceilings(folder: Path, profiles: list[Profile], notes: list[str]) -> Ceilin
     return None
 
 
-def _add_samples(evidence: findings.Evidence, samples: Samples) -> None:
-    host = str(samples.info.get("host", "host"))
-    host_rows = samples.host.to_pylist()
+def _add_samples(evidence: findings.Evidence, host: str, parts: list[Samples]) -> None:
+    """Adds the samples of one node; a run that was resumed has several parts."""
+    host_rows = [row for part in parts for row in part.host.to_pylist()]
     evidence.utilisation += analysis.utilisation(host, host_rows)
     if memory := _most_memory(host_rows):
         evidence.host_memory[host] = memory
-    gpu_rows = samples.gpu.to_pylist()
-    for device in samples.info.get("devices", []):
-        rows = [row for row in gpu_rows if row["uuid"] == device["uuid"]]
-        label = f"{host} GPU {device['index']}" if device.get("parent_uuid") is None else f"{host} {device['uuid']}"
+    gpu_rows = [row for part in parts for row in part.gpu.to_pylist()]
+    devices = {device["uuid"]: device for part in parts for device in part.info.get("devices", [])}
+    for uuid, device in devices.items():
+        rows = [row for row in gpu_rows if row["uuid"] == uuid]
+        label = f"{host} GPU {device['index']}" if device.get("parent_uuid") is None else f"{host} {uuid}"
         evidence.utilisation += analysis.utilisation(label, rows)
         evidence.throttled.update(
             {f"{label}: {reason}": share for reason, share in analysis.throttled_shares(rows).items()}
@@ -171,8 +173,8 @@ def _add_samples(evidence: findings.Evidence, samples: Samples) -> None:
         if errors:
             evidence.ecc_uncorrected[label] = errors[-1] - errors[0]
         if device.get("lost"):
-            evidence.lost.append(str(device["uuid"]))
-    evidence.events += samples.info.get("events", [])
+            evidence.lost.append(uuid)
+    evidence.events += [event for part in parts for event in part.info.get("events", [])]
 
 
 def _most_memory(rows: list[dict[str, Any]]) -> tuple[float, float] | None:
@@ -184,8 +186,8 @@ def _most_memory(rows: list[dict[str, Any]]) -> tuple[float, float] | None:
     return max(known, default=None)
 
 
-def _energy(directory: Path, info: Mapping[str, Any], samples: list[Samples], notes: list[str]) -> dict[str, Any]:
-    """Frames per joule of the GPUs of all sampled nodes, over the time in which all were sampled."""
+def _energy(directory: Path, samples: list[Samples], notes: list[str]) -> dict[str, Any]:
+    """Frames per joule of the GPUs of all sampled nodes."""
     joules, sources, begins, ends = 0.0, [], [], []
     for host in samples:
         rows = host.gpu.to_pylist()
@@ -199,11 +201,13 @@ def _energy(directory: Path, info: Mapping[str, Any], samples: list[Samples], no
     if not begins:
         return {"joules": None, "source": "the run was not sampled", "frames": None, "frames_per_joule": None}
     frames = None
-    try:
-        started_s = datetime.fromisoformat(str(info["started"])).timestamp()
-        frames = analysis.frames_between(_metrics(directory), min(begins), max(ends), started_s)
-    except (KeyError, ValueError):
-        notes.append("run.json does not say when the run started: frames per joule are not known")
+    # The samples are of the run itself, or of the short run that was profiled, which has metrics of its own.
+    for folder in (directory, *sorted((directory / "profile" / "run").glob("*/*"))):
+        frames = analysis.frames_between(_metrics(folder), min(begins), max(ends))
+        if frames is not None:
+            break
+    if frames is None:
+        notes.append("no log line lies within the samples: frames per joule are not known")
     return {
         "joules": joules,
         "source": " and ".join(sorted(set(sources))),
@@ -213,18 +217,21 @@ def _energy(directory: Path, info: Mapping[str, Any], samples: list[Samples], no
 
 
 def _metrics(directory: Path) -> list[dict[str, Any]]:
+    """Returns the log lines with Unix time and frames, both increasing: a resumed run repeats some frames."""
     try:
         texts = (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    lines = []
+    lines: list[dict[str, Any]] = []
     for text in texts:
         try:
             line = json.loads(text)
-        except ValueError:
+            frames, _ = float(line["frames"]), float(line["unix_time_s"])
+        except (ValueError, KeyError, TypeError):
             continue
-        if isinstance(line, dict):
-            lines.append(line)
+        while lines and lines[-1]["frames"] >= frames:
+            lines.pop()
+        lines.append(line)
     return lines
 
 

@@ -11,13 +11,17 @@ rows are in complete files `gpu-<first>-<last>.parquet`; `read_samples` reads ei
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import logging
 import math
+import os
 import re
 import socket
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +39,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_HZ = 10.0
 _FLUSH_PERIOD_S = 5.0
 _PARTS_PER_MERGE = 32
+_LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _TYPES = {float: pa.float64(), int: pa.int64(), str: pa.string()}
 
 
@@ -228,6 +233,34 @@ class Sampler:
         finally:
             if session is not None:
                 session.close()
+
+
+@contextlib.contextmanager
+def sample_run(directory: Path, hz: float, environ: Mapping[str, str] = os.environ) -> Iterator[None]:
+    """Samples a training run into `<directory>/samples/<host>-<n>`, once for each node; n counts its resumptions.
+
+    Args:
+        directory: The run directory.
+        hz: Readings per second; 0 samples nothing.
+        environ: Tells which of the node's processes this is: only the first one samples.
+
+    Raises:
+        UserError: The rate is not usable.
+    """
+    if hz == 0 or any(environ.get(name, "0") != "0" for name in _LOCAL_RANK_VARIABLES):
+        yield
+        return
+    host = socket.gethostname()
+    folders = (directory / "samples" / f"{host}-{number}" for number in itertools.count())
+    sampler = Sampler(next(folder for folder in folders if not folder.exists()), hz=hz)
+    try:
+        sampler.start()
+    except OSError as error:  # a full or read-only disk must not end the run here
+        logger.warning("the run is not sampled: %s", error)
+    try:
+        yield
+    finally:
+        sampler.stop()
 
 
 def _part_name(kind: str, first: int, last: int) -> str:

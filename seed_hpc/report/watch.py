@@ -137,19 +137,24 @@ class RunFollower:
 
     def _read_samples(self) -> None:
         # Samples are optional, and so is the library that reads them.
-        samples = self.directory / "profile" / "samples"
+        samples = self.directory / "samples"
         if not samples.is_dir():
             return
         from seed_hpc.profiling.sampler import latest_rows
 
-        for folder in sorted(path for path in samples.iterdir() if path.is_dir()):
+        newest: dict[str, tuple[int, Path]] = {}  # node -> its last resumption
+        for folder in samples.iterdir():
+            node, _, number = folder.name.rpartition("-")
+            if number.isdigit() and int(number) >= newest.get(node, (0, folder))[0]:
+                newest[node] = (int(number), folder)
+        for node, (_, folder) in sorted(newest.items()):
             info = _read_json(folder / "sampler.json")
             names = {device["uuid"]: device["name"] for device in (info or {}).get("devices", [])}
             devices, host = latest_rows(folder)
             for uuid, row in devices.items():
-                self.devices[f"{folder.name}:{uuid}"] = {**row, "name": names.get(uuid, uuid), "host": folder.name}
+                self.devices[f"{node}:{uuid}"] = {**row, "name": names.get(uuid, uuid), "host": node}
             if host is not None:
-                self.hosts[folder.name] = host
+                self.hosts[node] = host
 
 
 def find_run(path: Path) -> Path:

@@ -21,6 +21,7 @@ from seed_hpc.agents.rollout import Rollout
 from seed_hpc.config import Experiment
 from seed_hpc.errors import RunFailedError, UserError
 from seed_hpc.profiling import ranges
+from seed_hpc.profiling.sampler import sample_run
 from seed_hpc.training.actor import Actor
 from seed_hpc.training.checkpoint import CheckpointStore, load_checkpoint
 from seed_hpc.training.environments import Environments, make_environments
@@ -306,7 +307,7 @@ def train(directory: RunDirectory, loop: ClosedLoop, *, resume: bool = False) ->
     status = "failed"
     directory.set_status("running", pid=os.getpid())
     try:
-        with StopRequest() as stop:
+        with StopRequest() as stop, sample_run(directory.path, loop.options.sample_hz):
             status = loop.run(directory, stop)
         if stop.requested:
             logger.info(

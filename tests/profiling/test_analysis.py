@@ -176,11 +176,12 @@ def test_energy_prefers_the_counter_and_integrates_power_otherwise():
 
 
 def test_frames_between_two_times():
-    lines = [{"time_s": 10.0, "frames": 1000}, {"time_s": 20.0, "frames": 3000}, {"time_s": 30.0, "frames": 3500}]
-    assert analysis.frames_between(lines, 115.0, 124.0, 100.0) == 1000 + 200
-    assert analysis.frames_between(lines, 0.0, 999.0, 100.0) == 2500
-    assert analysis.frames_between(lines, 131.0, 140.0, 100.0) is None
-    assert analysis.frames_between(lines[:1], 0.0, 999.0, 100.0) is None
+    points = ((110.0, 1000), (120.0, 3000), (130.0, 3500))
+    lines = [{"unix_time_s": time_s, "frames": frames} for time_s, frames in points]
+    assert analysis.frames_between(lines, 115.0, 124.0) == 1000 + 200
+    assert analysis.frames_between(lines, 0.0, 999.0) == 2500
+    assert analysis.frames_between(lines, 131.0, 140.0) is None
+    assert analysis.frames_between(lines[:1], 0.0, 999.0) is None
 
 
 def test_utilisation_leaves_out_what_was_not_measured():
@@ -346,16 +347,18 @@ def test_a_run_is_analysed_into_one_document(with_nvml, tmp_path, capsys):
     run = tmp_path / "pong" / "seed1"
     code = f"""
         import json, time
-        from datetime import UTC, datetime
         from pathlib import Path
-        from seed_hpc.profiling.sampler import Sampler
+        from seed_hpc.profiling.sampler import sample_run
         run = Path({str(run)!r})
-        with Sampler(run / "profile" / "samples" / "n1", hz=50):
-            begun = datetime.now(UTC)
-            time.sleep(0.5)
-        lines = [dict(time_s=t, frames=10_000 * t) for t in (0, 100)]
+        begun = time.time()
+        for part in range(2):
+            with sample_run(run, 50.0):
+                time.sleep(0.5)
+        # 10,000 frames a second; the line at 50 s repeats what a lost stretch had done.
+        lines = [dict(unix_time_s=begun + t, frames=10_000 * f) for t, f in ((0, 0), (40, 90), (50, 50), (100, 100))]
+        (run / "profile").mkdir()
         (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\\n" for line in lines) + '{{"half')
-        (run / "run.json").write_text(json.dumps(dict(experiment="pong", started=begun.isoformat())))
+        (run / "run.json").write_text(json.dumps(dict(experiment="pong")))
     """
     with_nvml("one", code)
     profile = read_profiler_file(DATA / "ncu_mc_raw.csv")
@@ -364,8 +367,10 @@ def test_a_run_is_analysed_into_one_document(with_nvml, tmp_path, capsys):
     assert cli.main(["profile", "analyse", str(run)]) == 0
     document = json.loads((run / "profile" / "analysis.json").read_text())
     assert document["energy"]["source"] == "energy counter"
-    assert document["energy"]["joules"] == pytest.approx(300 * 0.5, rel=0.3)
-    assert document["energy"]["frames_per_joule"] == pytest.approx(10_000 / 300, rel=0.3)
+    assert document["energy"]["joules"] == pytest.approx(300 * 1.0, rel=0.3)
+    assert document["energy"]["frames_per_joule"] == pytest.approx(10_000 / 300, rel=0.5)
+    assert len(list((run / "samples").iterdir())) == 2  # a resumed run has two parts, one table
+    assert [row["metric"] for row in document["utilisation"]].count("gpu_utilisation") == 1
     assert len(document["occupancy"]) == 2
     assert document["roofline"]["ceilings"]["measured"] is False
     assert document["overlap"] == []

@@ -313,6 +313,21 @@ def test_unusable_arguments_are_refused(tmp_path):
         read_samples(tmp_path)
 
 
+def test_a_run_is_sampled_once_per_node_and_resumption(tmp_path):
+    for environ, hz in (({}, 50.0), ({"LOCAL_RANK": "0"}, 50.0), ({"SLURM_LOCALID": "1"}, 50.0), ({}, 0.0)):
+        with sampler.sample_run(tmp_path, hz, environ):
+            time.sleep(0.05)
+    folders = sorted(path.name.rpartition("-")[2] for path in (tmp_path / "samples").iterdir())
+    assert folders == ["0", "1"]
+
+
+def test_a_folder_that_cannot_be_written_does_not_end_the_run(tmp_path, caplog):
+    (tmp_path / "samples").write_text("a file where the folder should be")
+    with sampler.sample_run(tmp_path, 50.0, {}):
+        pass
+    assert "the run is not sampled" in caplog.text
+
+
 def test_every_field_has_a_column():
     assert set(nvml.FIELDS) <= set(GPU_SCHEMA.names)
     assert {name for names, _ in nvml._READERS for name in names} == set(nvml.FIELDS)

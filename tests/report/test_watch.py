@@ -162,7 +162,7 @@ def test_view_says_when_the_run_is_silent(run_dir):
 
 
 def test_view_shows_gpu_and_host(run_dir, nvml_samples):
-    nvml_samples(run_dir / "profile" / "samples" / "n1")
+    nvml_samples(run_dir / "samples" / "n1-0")
     write_info(run_dir)
     follower = RunFollower(run_dir)
     follower.poll()
