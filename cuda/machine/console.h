@@ -67,12 +67,23 @@ struct Console {
 static_assert(std::is_trivially_copyable<Console>::value, "copied with memcpy");
 static_assert(sizeof(Console) <= 1024, "per-lane state must stay small");
 
+// How a frame began.
+struct FrameStart {
+  Console console;  // just before the frame
+  Inputs inputs;
+  bool whole;       // one frame call drew every row: nothing of the picture before is left
+};
+
 // The two picture buffers of a console: Display::height rows x kScreenWidth bytes each, palette indices (0..255), row 0
 // on top. A frame is drawn into one while the other keeps the frame before. Both null: no pixels wanted; everything
 // else (RAM, collisions, timing) stays exact. To be exact in rows that a short frame does not reach (rows_reached <
 // height), the frame two before must have been drawn as well.
+//
+// Where pictures are drawn only when somebody looks, `starts` keep what it takes to draw them later; see
+// console_draw_again().
 struct Screen {
   uint8_t* buffers[2];
+  FrameStart* starts[2] = {nullptr, nullptr};  // receive how the picture in each buffer began; null: not wanted
 };
 
 // Fills the RAM with 128 draws and the timer with one, as switching the console on does. Needs one console_reset before
@@ -87,6 +98,12 @@ SEED_HD inline void console_reset(Console& console, const Rom& rom, const Displa
 // instructions. `inputs` hold for the whole call.
 SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Display& display, const Inputs& inputs,
                                       Screen screen);
+
+// Draws the picture of a frame that was run before, into the buffer that it had.
+SEED_HD inline void console_draw_again(const FrameStart& start, const Rom& rom, const Display& display, Screen screen) {
+  Console console = start.console;
+  console_run_frame(console, rom, display, start.inputs, Screen{{screen.buffers[0], screen.buffers[1]}});
+}
 
 }  // namespace seed
 

@@ -108,7 +108,10 @@ SEED_HD inline void console_run_cpu(Bus& bus) {
 SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Display& display, const Inputs& inputs,
                                       Screen screen) {
   if (console.error != ConsoleError::kNone) return;
-  if (!console.partial) console_begin_frame(console, display);
+  FrameStart* const start = screen.starts[(console.current_buffer ^ (console.partial ? 0 : 1)) & 1];
+  if (start != nullptr) *start = FrameStart{console, inputs, false};
+  const bool begins = !console.partial;
+  if (begins) console_begin_frame(console, display);
   console.partial = true;
   Bus bus{console, rom, display, inputs, console_pixels(console, screen)};
   console.tia.frame_done = 0;
@@ -120,6 +123,7 @@ SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Di
   } else {
     console_grey_rest(console, display, bus.pixels);
   }
+  if (start != nullptr) start->whole = begins && !console.partial && console.rows_reached >= display.height;
 }
 
 }  // namespace seed

@@ -289,8 +289,8 @@ SEED_AVX2 inline void PlaneResizer::sum_rows_16(const uint16_t* const* rows, con
   const __m256i half = _mm256_set1_epi16(int16_t(total_ / 2)), total = _mm256_set1_epi16(int16_t(total_));
   const __m256i multiplier = _mm256_set1_epi16(int16_t(multiplier_));
   const __m128i pre_shift = _mm_cvtsi32_si128(pre_shift_), post_shift = _mm_cvtsi32_si128(post_shift_);
-  const uint32_t tie_mask = total_ % 2 == 0 ? 0x55555555u : 0;  // an odd T has no ties
-  const bool may_overrun = y + 1 < plan_.height;                // into the next row, which is written later
+  const uint32_t tie_mask = total_ % 2 == 0 ? 0x55555555u : 0;    // an odd T has no ties
+  const bool may_overrun = (plan_.height - 1 - y) * width >= 15;  // into later rows, which are written again
   __m256i weight[kRows];
   for (int j = 0; j < kRows; ++j) weight[j] = _mm256_set1_epi16(weights[j]);
   for (int x = 0; x < width; x += 16) {

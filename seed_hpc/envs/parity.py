@@ -272,7 +272,10 @@ def compare_vector(
 def _play_vector(result: Comparison, theirs: Any, ours: Any, num_steps: int) -> None:
     generator = np.random.default_rng(result.seed)
     draw = _action_source(theirs, generator)
-    result.difference = compare_tuples(0, theirs.reset(seed=result.seed), ours.reset(seed=result.seed))
+    expected = theirs.reset(seed=result.seed)
+    result.difference = compare_tuples(0, expected, ours.reset(seed=result.seed))
+    frameskip = VECTOR_VARIANTS[result.variant].get("frameskip", 4)
+    episode_frames = expected[-1]["episode_frame_number"]
     for step in range(1, num_steps + 1):
         if result.difference is not None:
             return
@@ -286,9 +289,12 @@ def _play_vector(result: Comparison, theirs: Any, ours: Any, num_steps: int) -> 
         result.frames += theirs.num_envs
         result.rewards += int(np.count_nonzero(expected[1]))
         result.episodes += int(np.count_nonzero(expected[2] | expected[3]))
-        result.difference = compare_tuples(step, expected, found)
+        played = expected[-1]["episode_frame_number"] - episode_frames
+        restarted = (played <= 0) | (played > frameskip)
+        episode_frames = expected[-1]["episode_frame_number"]
+        result.difference = compare_tuples(step, expected, found, restarted)
         if result.difference is None and generator.random() < 0.01:
-            result.difference = _reset_some_lanes(step, theirs, ours, generator)
+            result.difference, episode_frames = _reset_some_lanes(step, theirs, ours, generator)
 
 
 def _action_source(env: Any, generator: np.random.Generator) -> Callable[[], NDArray[Any]]:
@@ -298,17 +304,29 @@ def _action_source(env: Any, generator: np.random.Generator) -> Callable[[], NDA
     return lambda: generator.integers(env.single_action_space.n, size=env.num_envs)
 
 
-def _reset_some_lanes(step: int, theirs: Any, ours: Any, generator: np.random.Generator) -> Difference | None:
+def _reset_some_lanes(
+    step: int, theirs: Any, ours: Any, generator: np.random.Generator
+) -> tuple[Difference | None, NDArray[Any]]:
     mask = generator.random(theirs.num_envs) < 0.5
     seeds = generator.integers(1 << 30, size=int(mask.sum())) if generator.random() < 0.5 else None
     arguments: dict[str, Any] = {"seed": seeds, "options": {"reset_mask": mask}}
-    return compare_tuples(step, theirs.reset(**arguments), ours.reset(**arguments))
+    expected = theirs.reset(**arguments)
+    return compare_tuples(step, expected, ours.reset(**arguments)), expected[-1]["episode_frame_number"]
 
 
-def compare_tuples(step: int, expected: tuple[Any, ...], found: tuple[Any, ...]) -> Difference | None:
-    """Returns the first difference between what two vector environments returned from reset() or step()."""
+def compare_tuples(
+    step: int, expected: tuple[Any, ...], found: tuple[Any, ...], restarted: NDArray[np.bool_] | None = None
+) -> Difference | None:
+    """Returns the first difference between what two vector environments returned from reset() or step().
+
+    Args:
+        step: Number of the step, for the message.
+        expected: ale-py's.
+        found: Ours.
+        restarted: Lanes that have begun an episode; in the others `final_obs` is undefined.
+    """
     names = ("observation",) if len(expected) == 2 else ("observation", "reward", "terminated", "truncated")
-    for name, theirs, ours in zip(names, expected, found, strict=False):
+    for name, theirs, ours in zip(names, expected[: len(names)], found[: len(names)], strict=True):
         if difference := first_difference(step, name, theirs, ours):
             return difference
     their_info, our_info = expected[-1], found[-1]
@@ -316,13 +334,9 @@ def compare_tuples(step: int, expected: tuple[Any, ...], found: tuple[Any, ...])
         return Difference(frame=step, field="info keys", where="", ale_py=sorted(their_info), seed_hpc=sorted(our_info))
     for key, theirs in their_info.items():
         ours = our_info[key]
-        if key == "final_obs":  # rows of lanes that did not end are undefined
-            ended = expected[2] | expected[3]
-            theirs, ours = np.where(_rows(ended, theirs), theirs, 0), np.where(_rows(ended, ours), ours, 0)
+        if key == "final_obs" and restarted is not None:
+            theirs, ours = theirs.copy(), ours.copy()
+            theirs[~restarted] = ours[~restarted] = 0
         if difference := first_difference(step, key, theirs, ours):
             return difference
     return None
-
-
-def _rows(mask: NDArray[np.bool_], like: NDArray[Any]) -> NDArray[np.bool_]:
-    return mask.reshape(-1, *(1,) * (like.ndim - 1))

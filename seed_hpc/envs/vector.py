@@ -1,0 +1,656 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vector of Atari environments: emulation, preprocessing and stacking in native threads.
+
+    actions -> pool of lanes (cuda/pool) -> observations written straight into NumPy arrays or torch tensors
+
+`AtariVectorEnv` has the arguments, defaults, spaces, infos and results of `ale_py.vector_env.AtariVectorEnv`, bit for
+bit. `make_vec` makes one with our own counter-based random numbers. See docs/environments.md.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import warnings
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike, NDArray
+
+from seed_hpc import _native
+from seed_hpc.envs import translation
+from seed_hpc.envs.buffers import BufferRing
+from seed_hpc.envs.continuous import discrete_actions
+from seed_hpc.envs.games import find_game
+from seed_hpc.envs.roms import read_rom
+from seed_hpc.envs.spaces import continuous_action_space, observation_space
+from seed_hpc.errors import MissingDependencyError, UserError
+
+_RNG = {"ale": 0, "counter": 1}
+_AUTORESET = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
+_NO_SEED = -1
+_MAX_SEED = 2**31 - 1
+_INFO_KEYS = ("env_id", "lives", "frame_number", "episode_frame_number")
+# What clone_state writes before the snapshots: magic with format version, number of lanes.
+_STATE_MAGIC = b"SEEDVEC1"
+_STATE_HEADER = struct.Struct("<8sI")
+_RESET_OPTIONS = ("reset_mask", "mode", "difficulty")
+
+
+class PoolOptions(ctypes.Structure):
+    """`seed_pool_options` of cuda/include/seed/pool.h."""
+
+    _fields_ = (
+        ("num_envs", ctypes.c_int32),
+        ("batch_size", ctypes.c_int32),
+        ("num_threads", ctypes.c_int32),
+        ("thread_affinity_offset", ctypes.c_int32),
+        ("max_num_frames_per_episode", ctypes.c_int32),
+        ("repeat_action_probability", ctypes.c_float),
+        ("full_action_space", ctypes.c_int32),
+        ("autoreset", ctypes.c_int32),
+        ("img_height", ctypes.c_int32),
+        ("img_width", ctypes.c_int32),
+        ("grayscale", ctypes.c_int32),
+        ("stack_num", ctypes.c_int32),
+        ("frameskip", ctypes.c_int32),
+        ("maxpool", ctypes.c_int32),
+        ("noop_max", ctypes.c_int32),
+        ("episodic_life", ctypes.c_int32),
+        ("life_loss_info", ctypes.c_int32),
+        ("reward_clipping", ctypes.c_int32),
+        ("use_fire_reset", ctypes.c_int32),
+        ("rng", ctypes.c_int32),
+        ("first_env_id", ctypes.c_int32),
+        ("use_simd", ctypes.c_int32),
+        ("keep_pictures", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+    )
+
+
+class PoolOutputs(ctypes.Structure):
+    """`seed_pool_outputs` of cuda/include/seed/pool.h."""
+
+    _fields_ = (
+        ("observations", ctypes.c_void_p),
+        ("rewards", ctypes.c_void_p),
+        ("terminations", ctypes.c_void_p),
+        ("truncations", ctypes.c_void_p),
+        ("env_ids", ctypes.c_void_p),
+        ("lives", ctypes.c_void_p),
+        ("frame_numbers", ctypes.c_void_p),
+        ("episode_frame_numbers", ctypes.c_void_p),
+        ("final_observations", ctypes.c_void_p),
+        ("num_ended", ctypes.c_void_p),
+    )
+
+
+class AtariVectorEnv(VectorEnv[Any, Any, Any]):
+    """Many copies of one Atari game, stepped together.
+
+    Drop-in for `ale_py.vector_env.AtariVectorEnv`: the first group of arguments is its own, with its defaults, and the
+    same seeds and actions give the same results. The second group is ours.
+
+    Args:
+        game: Name of the game, "ms_pacman".
+        num_envs: Number of lanes.
+        batch_size: Lanes that `recv` and `step` return; 0 = all. With fewer than all, the others run meanwhile, and
+            the lanes come back in the order in which they were sent, whatever the threads do.
+        num_threads: Threads that step lanes, the calling one included; 0 = one a processor.
+        thread_affinity_offset: Processor of the first worker thread; -1 leaves threads unbound.
+        max_num_frames_per_episode: Frames of steps after which an episode is truncated; 0 = never (ale-py truncates
+            every step then).
+        repeat_action_probability: Chance, at each frame, that the previous action is kept ("sticky actions").
+        full_action_space: All actions instead of those that do something in this game.
+        continuous: Actions are (radius, angle, fire) of a stick.
+        continuous_action_threshold: How far the stick must leave the centre to count.
+        autoreset_mode: `NextStep`, `SameStep` or `Disabled` (gymnasium's AutoresetMode).
+        img_height: Rows of an observation.
+        img_width: Columns of an observation.
+        grayscale: One channel instead of red, green and blue.
+        stack_num: Pictures in an observation, oldest first.
+        frameskip: Emulated frames a step.
+        maxpool: An observation shows the maximum of the last two frames of a step instead of the last one.
+        noop_max: An episode starts with 0 to noop_max - 1 NOOP frames.
+        episodic_life: A lost life ends the episode.
+        life_loss_info: A lost life is reported as a termination, and the episode goes on.
+        reward_clipping: Rewards become -1, 0 or 1.
+        use_fire_reset: An episode starts with FIRE where the game has it.
+        rng: "ale" draws random numbers as ale-py does. "counter" derives every draw from (seed, lane, episode, number
+            of the draw), so that a lane's episodes depend on nothing else.
+        mode: Mode of the game, one number or one a lane.
+        difficulty: Setting of the difficulty switches, one number or one a lane.
+        output: "numpy" or "torch" (CPU tensors that share memory with the arrays).
+        device: "cpu", or "cuda" where the CUDA library has been built.
+        rom_folder: Folder of <game>.bin files; None takes SEED_HPC_ROMS, then the ale-py package.
+        first_env_id: Number of lane 0 for rng="counter": give rank r of a job r * num_envs.
+        use_simd: False takes plain loops; the results are the same.
+        keep_pictures: True draws and keeps every picture; the results are the same. A check of the usual way.
+
+    Raises:
+        UserError: An argument is out of range, or the game or its ROM image is unknown.
+        MissingDependencyError: The native library, ale-py's ROM images, torch or CUDA are needed and missing.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        num_envs: int,
+        *,
+        batch_size: int = 0,
+        num_threads: int = 0,
+        thread_affinity_offset: int = -1,
+        max_num_frames_per_episode: int = 108000,
+        repeat_action_probability: float = 0.0,
+        full_action_space: bool = False,
+        continuous: bool = False,
+        continuous_action_threshold: float = 0.5,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        img_height: int = 84,
+        img_width: int = 84,
+        grayscale: bool = True,
+        stack_num: int = 4,
+        frameskip: int = 4,
+        maxpool: bool = True,
+        noop_max: int = 30,
+        episodic_life: bool = False,
+        life_loss_info: bool = False,
+        reward_clipping: bool = True,
+        use_fire_reset: bool = True,
+        rng: str = "ale",
+        mode: ArrayLike | None = None,
+        difficulty: ArrayLike | None = None,
+        output: str = "numpy",
+        device: str = "cpu",
+        rom_folder: str | os.PathLike[str] | None = None,
+        first_env_id: int = 0,
+        use_simd: bool = True,
+        keep_pictures: bool = False,
+    ) -> None:
+        self._pool = ctypes.c_void_p()
+        self._outputs = PoolOutputs()
+        self._library = _load_backend(device)
+        self._to_output = _converter(output)
+        info = find_game(game)
+        image = read_rom(info, rom_folder)
+        if rng not in _RNG:
+            raise UserError(f"rng is '{rng}', it must be 'ale' or 'counter'")
+        if not 0.0 <= continuous_action_threshold <= 1.0:
+            raise UserError(f"continuous_action_threshold is {continuous_action_threshold}, it must be 0 to 1")
+        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        if max_num_frames_per_episode < 0:
+            raise UserError(f"max_num_frames_per_episode is {max_num_frames_per_episode}, it must be at least 0")
+        options = PoolOptions(
+            num_envs=_int32("num_envs", num_envs),
+            batch_size=_int32("batch_size", batch_size),
+            num_threads=_int32("num_threads", num_threads),
+            thread_affinity_offset=_int32("thread_affinity_offset", thread_affinity_offset),
+            max_num_frames_per_episode=_int32("max_num_frames_per_episode", max_num_frames_per_episode),
+            repeat_action_probability=repeat_action_probability,
+            full_action_space=full_action_space,
+            autoreset=_AUTORESET[self.autoreset_mode],
+            img_height=_int32("img_height", img_height),
+            img_width=_int32("img_width", img_width),
+            grayscale=grayscale,
+            stack_num=_int32("stack_num", stack_num),
+            frameskip=_int32("frameskip", frameskip),
+            maxpool=maxpool,
+            noop_max=_int32("noop_max", noop_max),
+            episodic_life=episodic_life,
+            life_loss_info=life_loss_info,
+            reward_clipping=reward_clipping,
+            use_fire_reset=use_fire_reset,
+            rng=_RNG[rng],
+            first_env_id=_int32("first_env_id", first_env_id),
+            use_simd=use_simd,
+            keep_pictures=keep_pictures,
+        )
+        self.num_envs = num_envs
+        modes = self._per_lane("mode", mode)
+        difficulties = self._per_lane("difficulty", difficulty)
+        translation.attach(info, image)
+        self._check(
+            self._library.seed_pool_create(
+                info.index,
+                image,
+                ctypes.c_int64(len(image)),
+                ctypes.byref(options),
+                _address(modes),
+                _address(difficulties),
+                ctypes.byref(self._pool),
+            )
+        )
+        self.game = info.name
+        self.batch_size = batch_size or num_envs
+        self.continuous = continuous
+        self.continuous_action_threshold = continuous_action_threshold
+        self.grayscale = grayscale
+        self.rng = rng
+        self.metadata = {"autoreset_mode": self.autoreset_mode}
+        self._first_env_id = first_env_id
+        self._seeded = False
+
+        self.single_observation_space = observation_space(stack_num, img_height, img_width, grayscale)
+        self.single_action_space = continuous_action_space() if continuous else spaces.Discrete(self._num_actions())
+        self.observation_space = batch_space(self.single_observation_space, self.batch_size)
+        self.action_space = batch_space(self.single_action_space, self.batch_size)
+        self._make_buffers()
+
+    def _make_buffers(self) -> None:
+        rows = self.batch_size
+        shape = self.single_observation_space.shape or ()
+        self._observations = BufferRing((rows, *shape), np.uint8)
+        self._final_observations = BufferRing((rows, *shape), np.uint8)
+        self._numbers = BufferRing((5, rows), np.int32)  # rewards and the four infos
+        self._flags = BufferRing((2, rows), np.bool_)  # terminations, truncations
+        self._num_ended = ctypes.c_int32()
+        self._outputs.num_ended = ctypes.addressof(self._num_ended)
+        self._outputs_pointer = ctypes.byref(self._outputs)
+
+    # ---- gymnasium's interface -----------------------------------------------------------------------------------
+
+    def reset(self, *, seed: int | ArrayLike | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        """Starts episodes.
+
+        Args:
+            seed: An integer restarts the random numbers of the lanes being reset: with rng="ale" they get seed,
+                seed + 1 and so on, as in ale-py; with rng="counter" all get it and differ by their number. An array
+                holds one seed for each lane being reset, on which alone the lane then depends. None goes on drawing;
+                the first reset then takes seeds from the system.
+            options: `reset_mask`, bool (num_envs,), chooses the lanes; the others report their present observation.
+                `mode` and `difficulty`, one number or one a lane, hold from these resets on.
+
+        Returns:
+            Observations uint8 (batch_size, stack_num, height, width[, 3]) and infos.
+
+        Raises:
+            UserError: A mask, seed, mode or difficulty is not usable.
+        """
+        options = dict(options or {})
+        for key in options:
+            if key not in _RESET_OPTIONS:
+                warnings.warn(f"reset ignores the option '{key}'; it knows {', '.join(_RESET_OPTIONS)}", stacklevel=2)
+        mask = self._reset_mask(options.get("reset_mask"))
+        seeds, env_ids = self._lane_seeds(seed, mask)
+        if "mode" in options or "difficulty" in options:
+            self._set_modes(options.get("mode"), options.get("difficulty"))
+        rows = self._take_rows(final=False)
+        self._check(
+            self._library.seed_pool_reset(
+                self._pool, _address(mask), _address(seeds), _address(env_ids), self._outputs_pointer
+            )
+        )
+        self._seeded = True
+        observations, _, _, _, infos = rows
+        return self._to_output(observations), {key: self._to_output(value) for key, value in infos.items()}
+
+    def step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps the lanes of the last batch.
+
+        Args:
+            actions: Integers (batch_size,) from the action space, or floats (batch_size, 3) if continuous.
+
+        Returns:
+            Observations uint8 (batch_size, stack_num, height, width[, 3]), rewards int32, terminations bool and
+            truncations bool (batch_size,), and infos: env_id, lives, frame_number, episode_frame_number, all int32
+            (batch_size,), and with SameStep `final_obs` when an episode ended (rows of other lanes are undefined).
+
+        Raises:
+            UserError: An action is outside the space; no lane has moved.
+        """
+        numbers, strengths = self._actions(actions)
+        rows = self._take_rows(final=self.autoreset_mode == AutoresetMode.SAME_STEP)
+        status = self._library.seed_pool_step(self._pool, _address(numbers), _address(strengths), self._outputs_pointer)
+        self._check(status)
+        return self._finish(rows)
+
+    def send(self, actions: ArrayLike) -> None:
+        """Starts a step and returns at once; `recv` brings the results. Arguments as in `step`."""
+        numbers, strengths = self._actions(actions)
+        self._check(self._library.seed_pool_send(self._pool, _address(numbers), _address(strengths)))
+
+    def recv(self) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Waits for the `batch_size` lanes that were sent first. Returns as `step` does."""
+        rows = self._take_rows(final=self.autoreset_mode == AutoresetMode.SAME_STEP)
+        self._check(self._library.seed_pool_recv(self._pool, self._outputs_pointer))
+        return self._finish(rows)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Ends the threads and frees the memory."""
+        del kwargs
+        if self._pool:
+            self._library.seed_pool_destroy(self._pool)
+            self._pool = ctypes.c_void_p()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pool", None):
+            self.close()
+
+    # ---- Ours ----------------------------------------------------------------------------------------------------
+
+    def step_into(
+        self, actions: ArrayLike, observations: Any, rewards: Any, terminations: Any, truncations: Any
+    ) -> None:
+        """Steps and writes the results into memory of the caller, without a copy.
+
+        Args:
+            actions: As in `step`.
+            observations: uint8 (batch_size, stack_num, height, width[, 3]), contiguous; an array or a CPU tensor.
+            rewards: int32 (batch_size,).
+            terminations: bool (batch_size,).
+            truncations: bool (batch_size,).
+
+        Raises:
+            UserError: An action is outside the space, or a target has another shape, type or layout.
+        """
+        numbers, strengths = self._actions(actions)
+        outputs = PoolOutputs(
+            observations=_target(observations, "observations", self.observation_space.shape, np.uint8),
+            rewards=_target(rewards, "rewards", (self.batch_size,), np.int32),
+            terminations=_target(terminations, "terminations", (self.batch_size,), np.bool_),
+            truncations=_target(truncations, "truncations", (self.batch_size,), np.bool_),
+        )
+        status = self._library.seed_pool_step(self._pool, _address(numbers), _address(strengths), ctypes.byref(outputs))
+        self._check(status)
+
+    def clone_lanes(self, lanes: Sequence[int] | None = None) -> list[bytes]:
+        """Returns exact snapshots: machine, random numbers, pictures and stack.
+
+        Args:
+            lanes: Which lanes; None = all.
+
+        Returns:
+            One snapshot a lane, in a versioned format that other processes can restore.
+        """
+        capacity, size = ctypes.c_int64(), ctypes.c_int64()
+        self._check(self._library.seed_pool_lane_capacity(self._pool, ctypes.byref(capacity)))
+        buffer = np.empty(capacity.value, dtype=np.uint8)
+        snapshots = []
+        for lane in range(self.num_envs) if lanes is None else lanes:
+            self._check(
+                self._library.seed_pool_save_lane(self._pool, int(lane), _address(buffer), capacity, ctypes.byref(size))
+            )
+            snapshots.append(buffer[: size.value].tobytes())
+        return snapshots
+
+    def restore_lanes(self, snapshots: Sequence[bytes], lanes: Sequence[int] | None = None) -> None:
+        """Continues lanes from snapshots; the lanes' present episodes are dropped.
+
+        Args:
+            snapshots: From `clone_lanes` of an environment with the same game and observations.
+            lanes: Where to put them; None = lanes 0, 1, and so on.
+
+        Raises:
+            UserError: A snapshot is damaged, of another game or format; that lane and the later ones are unchanged.
+        """
+        targets = range(len(snapshots)) if lanes is None else lanes
+        if len(targets) != len(snapshots):
+            raise UserError(f"there are {len(snapshots)} snapshots for {len(targets)} lanes")
+        if not self._seeded:  # snapshots replace all that this reset decides
+            self.reset(seed=0)
+        for lane, snapshot in zip(targets, snapshots, strict=True):
+            self._check(
+                self._library.seed_pool_restore_lane(self._pool, int(lane), snapshot, ctypes.c_int64(len(snapshot)))
+            )
+
+    def clone_state(self) -> bytes:
+        """Returns the snapshots of all lanes in one piece."""
+        snapshots = self.clone_lanes()
+        sizes = struct.pack(f"<{len(snapshots)}Q", *map(len, snapshots))
+        return _STATE_HEADER.pack(_STATE_MAGIC, len(snapshots)) + sizes + b"".join(snapshots)
+
+    def restore_state(self, state: bytes) -> None:
+        """Continues all lanes from what `clone_state` of an equal environment returned.
+
+        Args:
+            state: From `clone_state`, of this process or another.
+
+        Raises:
+            UserError: The state is damaged or of another environment.
+        """
+        if len(state) < _STATE_HEADER.size or not state.startswith(_STATE_MAGIC):
+            raise UserError("these bytes are no state of a vector environment")
+        count = _STATE_HEADER.unpack_from(state)[1]
+        if count != self.num_envs:
+            raise UserError(f"the state is one of {count} lanes, the environment has {self.num_envs}")
+        try:
+            sizes = struct.unpack_from(f"<{count}Q", state, _STATE_HEADER.size)
+        except struct.error as error:
+            raise UserError("the state is damaged") from error
+        ends = np.cumsum((_STATE_HEADER.size + 8 * count, *sizes)).tolist()
+        self.restore_lanes([state[begin:end] for begin, end in pairwise(ends)])
+
+    def observe(self) -> tuple[Any, dict[str, Any]]:
+        """Returns the present observations and infos of all lanes, as `reset` does, without moving any."""
+        shape = self.single_observation_space.shape or ()
+        observations = np.empty((self.num_envs, *shape), dtype=np.uint8)
+        numbers = np.empty((4, self.num_envs), dtype=np.int32)
+        outputs = PoolOutputs(
+            observations=observations.ctypes.data,
+            env_ids=numbers[0].ctypes.data,
+            lives=numbers[1].ctypes.data,
+            frame_numbers=numbers[2].ctypes.data,
+            episode_frame_numbers=numbers[3].ctypes.data,
+        )
+        self._check(self._library.seed_pool_observe(self._pool, ctypes.byref(outputs)))
+        infos = {key: self._to_output(row) for key, row in zip(_INFO_KEYS, numbers, strict=True)}
+        return self._to_output(observations), infos
+
+    def ram(self) -> NDArray[np.uint8]:
+        """Returns the RAM of all lanes, uint8 (num_envs, 128)."""
+        ram = np.empty((self.num_envs, 128), dtype=np.uint8)
+        self._check(self._library.seed_pool_ram(self._pool, _address(ram)))
+        return ram
+
+    def memory_bytes(self) -> tuple[int, int]:
+        """Returns the bytes that the largest lane holds, and those that the lanes share."""
+        per_lane, shared = ctypes.c_int64(), ctypes.c_int64()
+        self._check(self._library.seed_pool_memory(self._pool, ctypes.byref(per_lane), ctypes.byref(shared)))
+        return per_lane.value, shared.value
+
+    # ---- Rows ----------------------------------------------------------------------------------------------------
+
+    def _take_rows(self, *, final: bool) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Points the outputs at fresh arrays and returns these."""
+        outputs = self._outputs
+        observations, address = self._observations.take()
+        outputs.observations = address
+        numbers, address = self._numbers.take()
+        stride = 4 * self.batch_size
+        outputs.rewards = address
+        outputs.env_ids = address + stride
+        outputs.lives = address + 2 * stride
+        outputs.frame_numbers = address + 3 * stride
+        outputs.episode_frame_numbers = address + 4 * stride
+        flags, address = self._flags.take()
+        outputs.terminations = address
+        outputs.truncations = address + self.batch_size
+        rewards, env_ids, lives, frame_numbers, episode_frame_numbers = numbers
+        infos = {
+            "env_id": env_ids,
+            "lives": lives,
+            "frame_number": frame_numbers,
+            "episode_frame_number": episode_frame_numbers,
+        }
+        if final:
+            infos["final_obs"], outputs.final_observations = self._final_observations.take()
+        return observations, rewards, flags[0], flags[1], infos
+
+    def _finish(self, rows: tuple[Any, Any, Any, Any, dict[str, Any]]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        observations, rewards, terminations, truncations, infos = rows
+        if "final_obs" in infos and self._num_ended.value == 0:
+            del infos["final_obs"]
+        convert = self._to_output
+        if convert is _same:
+            return rows
+        converted = {key: convert(value) for key, value in infos.items()}
+        return convert(observations), convert(rewards), convert(terminations), convert(truncations), converted
+
+    # ---- Arguments -----------------------------------------------------------------------------------------------
+
+    def _check(self, status: int) -> None:
+        if status:
+            if not self._pool and self.closed:
+                raise UserError("the environment is closed: make a new one")
+            _native.check(self._library, status)
+
+    def _num_actions(self) -> int:
+        count = ctypes.c_int32()
+        self._check(self._library.seed_pool_actions(self._pool, ctypes.byref(count), None))
+        return count.value
+
+    def _actions(self, actions: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.float32] | None]:
+        given = np.asarray(actions)
+        expected = (self.batch_size, 3) if self.continuous else (self.batch_size,)
+        if given.shape != expected:
+            raise UserError(f"actions have the shape {given.shape}, they must have {expected}")
+        if self.continuous:
+            if given.dtype.kind not in "fiu":
+                raise UserError(f"continuous actions are of type {given.dtype}, they must be numbers")
+            if not np.isfinite(given).all():
+                raise UserError("an action is not finite")
+            numbers, strengths = discrete_actions(given, self.continuous_action_threshold)
+            return np.ascontiguousarray(numbers), np.ascontiguousarray(strengths)
+        if given.dtype.kind not in "iu":
+            raise UserError(f"actions are of type {given.dtype}, they must be integers")
+        numbers = np.ascontiguousarray(given, dtype=np.int32)
+        if given.dtype.itemsize > 4 and not np.array_equal(numbers, given):
+            raise UserError("an action is outside the action space")
+        return numbers, None
+
+    def _per_lane(self, name: str, value: ArrayLike | None) -> NDArray[np.int32] | None:
+        if value is None or self.num_envs < 1:  # the library names a bad num_envs
+            return None
+        given = np.asarray(value)
+        if given.dtype.kind not in "iu" or given.shape not in ((), (self.num_envs,)):
+            raise UserError(f"{name} must be one integer, or one for each of the {self.num_envs} lanes")
+        return np.ascontiguousarray(np.broadcast_to(given, (self.num_envs,)), dtype=np.int32)
+
+    def _set_modes(self, mode: ArrayLike | None, difficulty: ArrayLike | None) -> None:
+        modes, difficulties = self._per_lane("mode", mode), self._per_lane("difficulty", difficulty)
+        self._check(self._library.seed_pool_set_modes(self._pool, _address(modes), _address(difficulties)))
+
+    def _reset_mask(self, mask: Any) -> NDArray[np.bool_] | None:
+        if mask is None:
+            return None
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            raise UserError(f"reset_mask must be a boolean NumPy array of shape ({self.num_envs},)")
+        if self.batch_size != self.num_envs:
+            raise UserError("a partial reset needs batch_size == num_envs: lanes outside the batch are stepping")
+        if not self._seeded and not mask.all():
+            raise UserError("the first reset must start every lane: leave out reset_mask")
+        return None if mask.all() else np.ascontiguousarray(mask)
+
+    def _lane_seeds(
+        self, seed: int | ArrayLike | None, mask: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.int32] | None, NDArray[np.int32] | None]:
+        """Returns the seed and the number of each lane, or None for both: generators go on."""
+        lanes = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
+        if seed is None:
+            if self._seeded:
+                return None, None
+            seed = int(np.random.SeedSequence().generate_state(1)[0] >> 2)
+        given = np.asarray(seed)
+        if given.dtype.kind not in "iu" or given.shape not in ((), lanes.shape):
+            raise UserError(f"seed must be None, an integer, or one integer for each of the {len(lanes)} lanes")
+        env_ids = self._first_env_id + np.arange(self.num_envs, dtype=np.int32)
+        if given.ndim:
+            lane_seeds = given.astype(np.int64)
+            env_ids = np.zeros_like(env_ids)
+        elif self.rng == "ale":
+            lane_seeds = int(given) + np.arange(len(lanes), dtype=np.int64)
+        else:
+            lane_seeds = np.full(len(lanes), int(given), dtype=np.int64)
+        if len(lane_seeds) and not (lane_seeds.min() >= _NO_SEED and lane_seeds.max() <= _MAX_SEED):
+            raise UserError(f"a lane's seed must be 0 to {_MAX_SEED} (or -1: none), got {seed}")
+        seeds = np.full(self.num_envs, _NO_SEED, dtype=np.int32)
+        seeds[lanes] = lane_seeds
+        if not self._seeded and (seeds == _NO_SEED).any():
+            raise UserError("the first reset needs a seed for every lane, or none at all")
+        return seeds, env_ids
+
+
+def make_vec(
+    game: str, num_envs: int = 1, *, device: str = "cpu", rng: str = "counter", **options: Any
+) -> AtariVectorEnv:
+    """Makes a vector of Atari environments with reproducible random numbers.
+
+    With the default rng="counter" a lane's episodes depend on the seed and the lane's number alone: not on the other
+    lanes, the number of threads, the batch, or how many draws were made before. rng="ale" reproduces the seeds of
+    ale-py instead.
+
+    Args:
+        game: Name of the game, "ms_pacman".
+        num_envs: Number of lanes.
+        device: "cpu", or "cuda" where the CUDA library has been built.
+        rng: "counter" or "ale".
+        **options: See `AtariVectorEnv`.
+
+    Raises:
+        UserError: See `AtariVectorEnv`.
+    """
+    return AtariVectorEnv(game, num_envs, device=device, rng=rng, **options)
+
+
+# ---- Helpers -----------------------------------------------------------------------------------------------------
+
+
+def _address(array: NDArray[Any] | None) -> ctypes.c_void_p | None:
+    return None if array is None else ctypes.c_void_p(array.ctypes.data)
+
+
+def _same(array: NDArray[Any]) -> Any:
+    return array
+
+
+def _converter(output: str) -> Any:
+    if output == "numpy":
+        return _same
+    if output != "torch":
+        raise UserError(f"output is '{output}', it must be 'numpy' or 'torch'")
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependencyError("output='torch' needs PyTorch: `pip install torch`") from error
+    return torch.from_numpy
+
+
+def _load_backend(device: str) -> ctypes.CDLL:
+    if device == "cpu":
+        return _native.load("cpu")
+    if device != "cuda" and not device.startswith("cuda:"):
+        raise UserError(f"device is '{device}', it must be 'cpu' or 'cuda'")
+    library = _native.load("cuda")
+    if not hasattr(library, "seed_pool_create"):
+        raise MissingDependencyError(
+            "the CUDA library holds no environment pool: build it again with `make kernels`, or use device='cpu'"
+        )
+    return library
+
+
+def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
+    try:
+        return AutoresetMode(mode)
+    except ValueError as error:
+        known = ", ".join(known.value for known in AutoresetMode)
+        raise UserError(f"autoreset_mode is '{mode}', it must be one of {known}") from error
+
+
+def _int32(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not -(2**31) <= value < 2**31:
+        raise UserError(f"{name} is {value!r}, it must be an integer")
+    return int(value)
+
+
+def _target(target: Any, name: str, shape: tuple[int, ...] | None, dtype: Any) -> int:
+    """Returns the address of an array or CPU tensor after checking its shape, type and layout."""
+    array = target if isinstance(target, np.ndarray) else target.numpy()
+    if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous or not array.flags.writeable:
+        raise UserError(f"{name} must be a writable contiguous {np.dtype(dtype)} array of shape {shape}")
+    return int(array.ctypes.data)
