@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 
-.PHONY: help setup setup-dev demo test test-cpp lint format constraints clean test-hpc bench-netns
+.PHONY: help setup setup-dev demo test test-cpp lint format constraints clean test-hpc bench-netns fuzz
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
@@ -39,6 +39,14 @@ test-hpc: setup-dev  ## the pipeline on a Slurm cluster inside an Apptainer imag
 
 bench-netns: setup-dev  ## grouped against flat gradient exchange over a slow link (root)
 	$(BIN)/python tests/hpc/bench_netns.py
+
+FUZZ_SECONDS ?= 600
+fuzz:  ## hostile cartridges: libFuzzer with sanitizers (FUZZ_SECONDS=600; needs clang)
+	cmake -S . -B build/fuzz -DCMAKE_CXX_COMPILER=clang++ -DSEED_BUILD_TESTS=ON -DSEED_BUILD_FUZZ=ON \
+	  -DSEED_SANITIZE=address,undefined -DSEED_LIBRARY_FOLDER=build/fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	cmake --build build/fuzz --target fuzz_console --parallel 2
+	mkdir -p build/fuzz/corpus
+	build/fuzz/cuda/tests/fuzz_console -max_total_time=$(FUZZ_SECONDS) -max_len=16389 -timeout=20 build/fuzz/corpus
 
 lint: setup-dev  ## every check that pre-commit runs
 	$(BIN)/ruff check .
