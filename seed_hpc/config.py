@@ -145,6 +145,24 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DistributedConfig:
+    """How processes that srun, mpirun or torchrun started train together; a process alone ignores it."""
+
+    exchange: Literal["auto", "flat_all_reduce", "grouped_all_gather", "grouped_reduce_scatter"] = option(
+        "auto", "how gradients are averaged; auto measures and takes the quickest (docs/distributed.md)"
+    )
+    compression: Literal["none", "bf16"] = option("none", "what gradients travel as")
+    groups: Literal["nvlink", "host"] = option("nvlink", "which ranks form a group: joined by NVLink, or of one host")
+    topology: str = option("", "file that describes hosts and NVLinks instead of NVML")
+    bucket_megabytes: float = option(25.0, "gradients are exchanged as soon as this many have been computed")
+    timeout_s: float = option(50.0, "a rank that waits for another for so long ends the run")
+
+    def __post_init__(self) -> None:
+        require(self.bucket_megabytes > 0, f"distributed.bucket_megabytes={self.bucket_megabytes} must be above zero")
+        require(self.timeout_s > 0, f"distributed.timeout_s={self.timeout_s} must be above zero")
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
     """How the trained agent is measured."""
 
@@ -170,6 +188,7 @@ class Experiment:
     optimizer: OptimizerConfig
     training: TrainingConfig
     evaluation: EvaluationConfig
+    distributed: DistributedConfig = field(default_factory=DistributedConfig)
 
     def __post_init__(self) -> None:
         parts = getattr(self.agent, "minibatches", 1)
@@ -193,6 +212,7 @@ SECTIONS: dict[str, type] = {
     "optimizer": OptimizerConfig,
     "training": TrainingConfig,
     "evaluation": EvaluationConfig,
+    "distributed": DistributedConfig,
 }
 
 

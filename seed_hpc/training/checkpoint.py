@@ -2,14 +2,17 @@
 """Checkpoints: a folder of whole files, and latest.json that names the newest.
 
 A file is written beside its place, flushed and renamed, and only then named in latest.json; a process killed at any
-moment leaves the previous checkpoint in charge.
+moment leaves the previous checkpoint in charge. With several processes each writes a file of its own environments,
+and the checkpoint counts when all of them are there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,28 +38,41 @@ class CheckpointStore:
         self.folder, self.keep = folder, keep
 
     def save(self, state: dict[str, Any], *, frames: int) -> Path:
-        """Writes a checkpoint and returns its file.
+        """Writes a checkpoint of a single process and returns its file; see `write`."""
+        path = self.write(state, frames=frames)
+        self.commit(frames)
+        return path
+
+    def write(self, state: dict[str, Any], *, frames: int, rank: int = 0) -> Path:
+        """Writes one rank's file and returns it; it does not count before `commit`.
 
         Args:
             state: Tensors and plain values, nested.
             frames: Position in the run; part of the name.
+            rank: Whose state it is.
 
         Raises:
             RunFailedError: The disk does not take it; the earlier checkpoints are untouched.
         """
-        path = self.folder / f"checkpoint_{frames:015d}.pt"
-        try:
+        path = self.folder / _file_name(frames, rank)
+        with _explaining(path):
             self.folder.mkdir(exist_ok=True)
             write_atomically(path, lambda file: torch.save({"format": FORMAT, **state}, file))
-            write_json(self.folder / "latest.json", {"file": path.name, "frames": frames, "format": FORMAT})
-            for old in sorted(self.folder.glob("checkpoint_*.pt"))[: -self.keep]:
-                old.unlink(missing_ok=True)
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
-            raise RunFailedError(
-                f"the checkpoint {path} cannot be written ({_reason(error)}): free space, then resume the run from the "
-                "checkpoint before"
-            ) from error
         return path
+
+    def commit(self, frames: int) -> None:
+        """Makes a checkpoint that every rank has written the newest one, and removes those that are too old.
+
+        Raises:
+            RunFailedError: As for `write`.
+        """
+        newest = self.folder / _file_name(frames)
+        with _explaining(newest):
+            write_json(self.folder / "latest.json", {"file": newest.name, "frames": frames, "format": FORMAT})
+            whole = sorted(path for path in self.folder.glob("checkpoint_*.pt") if path.suffixes == [".pt"])
+            for old in whole[: -self.keep]:
+                for path in self.folder.glob(f"{old.stem}.*"):
+                    path.unlink(missing_ok=True)
 
     def latest(self) -> Path | None:
         """Returns the newest checkpoint, or None where there is none."""
@@ -65,6 +81,26 @@ class CheckpointStore:
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return named if named.is_file() else None
+
+
+def _file_name(frames: int, rank: int = 0) -> str:
+    return f"checkpoint_{frames:015d}{f'.rank{rank}' if rank else ''}.pt"
+
+
+@contextlib.contextmanager
+def _explaining(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+        raise RunFailedError(
+            f"the checkpoint {path} cannot be written ({_reason(error)}): free space, then resume the run from the "
+            "checkpoint before"
+        ) from error
+
+
+def rank_file(path: Path, rank: int) -> Path:
+    """Returns the file of one rank that belongs to a checkpoint's own file `path`."""
+    return path.with_suffix(f".rank{rank}.pt") if rank else path
 
 
 def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:

@@ -16,11 +16,15 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     A process that dies in between leaves the old file as it was; the leftover is overwritten the next time.
     """
     partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)  # on a full disk its space is needed
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # the rename itself

@@ -8,10 +8,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,11 +21,12 @@ import torch
 from seed_hpc.agents import agent_class
 from seed_hpc.agents.rollout import Rollout
 from seed_hpc.config import Experiment
+from seed_hpc.distributed.peers import Peers
 from seed_hpc.errors import RunFailedError, UserError
 from seed_hpc.profiling import ranges
 from seed_hpc.profiling.sampler import sample_run
 from seed_hpc.training.actor import Actor
-from seed_hpc.training.checkpoint import CheckpointStore, load_checkpoint
+from seed_hpc.training.checkpoint import CheckpointStore, load_checkpoint, rank_file
 from seed_hpc.training.environments import Environments, make_environments
 from seed_hpc.training.learner import Learner, NonFiniteError
 from seed_hpc.training.metrics import MetricsWriter
@@ -59,9 +62,11 @@ class ClosedLoop:
     Args:
         experiment: What to run.
         envs: Its environments; None makes those of the experiment.
+        peers: The run's processes; None for one alone.
     """
 
-    def __init__(self, experiment: Experiment, envs: Environments | None = None) -> None:
+    def __init__(self, experiment: Experiment, envs: Environments | None = None, peers: Peers | None = None) -> None:
+        self.peers = peers or Peers()
         options = experiment.training
         self.experiment, self.options = experiment, options
         self.device = device = choose_device(options.device)
@@ -87,7 +92,7 @@ class ClosedLoop:
             self.agent,
             network,
             unroll_length=options.unroll_length,
-            seed=options.seed,
+            seed=options.seed + self.peers.rank * self.envs.num_envs,  # environment i of all takes seed + i
             clip_rewards=experiment.env.reward_clipping,
             num_buffers=self.rollouts_ahead + 1,
             precision=precision,
@@ -100,10 +105,11 @@ class ClosedLoop:
             experiment.optimizer,
             seed=options.seed,
             precision=precision,
+            wrap=self.peers.wrap,
             compile_network=experiment.model.compile,
             device=device,
         )
-        self.statistics = Statistics(experiment.env.frameskip)
+        self.statistics = Statistics(experiment.env.frameskip, self.peers.world_size)
         self.pending: deque[Rollout] = deque()  # filled by the actor, not yet used by the learner
         self.seconds = 0.0  # of training, over all processes that resumed one another
         self.timer = ranges.PhaseTimer()
@@ -122,14 +128,22 @@ class ClosedLoop:
             RunFailedError: A loss was not finite, or the disk is full.
         """
         with _Recorder(self, directory) as recorder:
-            while not self.is_finished():
-                if stop.requested:
+            while True:
+                # All processes do the same at the same update, whichever of them got a signal or looked at its clock.
+                finished, stopped, log_due, checkpoint_due = self.peers.any_rank(
+                    self.is_finished(), stop.requested, *recorder.due()
+                )
+                if finished:
+                    break
+                if log_due:
+                    recorder.log()
+                if checkpoint_due or stopped:
                     recorder.checkpoint()
+                if stopped:
                     return "interrupted"
                 while len(self.pending) <= self.rollouts_ahead:
                     self.pending.append(self.actor.unroll())
                 self.learn_from(self.pending.popleft())
-                recorder.record_if_due()
             recorder.record_end()
         return "finished"
 
@@ -158,12 +172,28 @@ class ClosedLoop:
             "actor": self.actor.state_dict(),
             "statistics": self.statistics.state_dict(),
             "seconds": self.seconds,
+            "world_size": self.peers.world_size,
         }
 
+    def load_checkpoint(self, path: Path) -> None:
+        """Continues from a checkpoint; with another number of processes each begins new episodes."""
+        state = load_checkpoint(path)
+        if state.get("world_size", 1) != self.peers.world_size:
+            logger.info(
+                "the checkpoint is of %d processes, this run has %d: every environment begins a new episode",
+                state.get("world_size", 1),
+                self.peers.world_size,
+            )
+            del state["actor"]
+        elif not self.peers.is_main:
+            state.update(load_checkpoint(rank_file(path, self.peers.rank)))
+        self.load_state_dict(state)
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from what `state_dict` returned."""
+        """Continues from what `state_dict` returned; without "actor" only the environments start anew."""
         self.learner.load_state_dict(state["learner"])
-        self.actor.load_state_dict(state["actor"])
+        if "actor" in state:
+            self.actor.load_state_dict(state["actor"])
         self.actor.publication.mark_updated(self.learner.num_updates)
         self.statistics.load_state_dict(state["statistics"])
         self.seconds = float(state["seconds"])
@@ -180,39 +210,46 @@ class _Recorder:
         self._started = self._logged = self._saved = time.perf_counter()
 
     def __enter__(self) -> _Recorder:
-        self.writer = MetricsWriter(
-            self.directory.path,
-            frames=self.loop.statistics.frames,
-            total_frames=self.options.total_frames,
-            title=self.loop.experiment.name,
-            tensorboard=self.options.tensorboard,
-        )
+        self.writer: MetricsWriter | None = None
+        if self.loop.peers.is_main:
+            self.writer = MetricsWriter(
+                self.directory.path,
+                frames=self.loop.statistics.frames,
+                total_frames=self.options.total_frames,
+                title=self.loop.experiment.name,
+                tensorboard=self.options.tensorboard,
+            )
         ranges.start(self.loop.timer)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         ranges.stop()
-        self.writer.close()
+        if self.writer is not None:
+            with contextlib.suppress(OSError) if error else contextlib.nullcontext():
+                self.writer.close()
+        if isinstance(error, OSError):
+            raise RunFailedError(
+                f"{self.directory.path} cannot be written ({error.strerror}): free space, then resume the run"
+            ) from error
         if isinstance(error, NonFiniteError):
             raise self._explain(error) from error
 
-    def record_if_due(self) -> None:
-        """Writes a log line and a checkpoint if their time has come."""
+    def due(self) -> tuple[bool, bool]:
+        """Whether it is time for a log line, and for a checkpoint."""
         now = time.perf_counter()
         self.loop.seconds = self._seconds_before + now - self._started
         frames, options = self.loop.statistics.frames, self.options
-        if _is_due(
+        log_due = _is_due(
             frames, self._frames_logged, options.log_interval_frames, now - self._logged, options.log_interval_s
-        ):
-            self.log()
-        if _is_due(
+        )
+        checkpoint_due = _is_due(
             frames,
             self._frames_saved,
             options.checkpoint_interval_frames,
             now - self._saved,
             options.checkpoint_interval_s,
-        ):
-            self.checkpoint()
+        )
+        return log_due and frames > self._frames_logged, checkpoint_due and frames > self._frames_saved
 
     def record_end(self) -> None:
         """Writes the last log line and checkpoint, unless they are there already."""
@@ -228,30 +265,40 @@ class _Recorder:
             loop.learner.check_finite()
         now = time.perf_counter()
         elapsed = now - self._logged
-        self.writer.write(
+        episodes = loop.peers.total(statistics.episodes)
+        means = loop.peers.mean(
             {
-                "time_s": round(loop.seconds, 3),
-                "unix_time_s": round(time.time(), 3),
-                "frames": statistics.frames,
-                "agent_steps": statistics.agent_steps,
-                "updates": loop.learner.num_updates,
-                "fps": (statistics.frames - self._frames_logged) / elapsed,
-                "episodes": statistics.episodes,
                 "mean_return": statistics.mean_return,
                 "mean_episode_steps": statistics.mean_length,
                 "policy_lag": loop.learner.last_lag,
-                "learning_rate": loop.learning_rate,
                 **loop.learner.metrics(),
-                "phase_seconds": loop.timer.take(),
             }
         )
+        if self.writer is not None:
+            self.writer.write(
+                {
+                    "time_s": round(loop.seconds, 3),
+                    "unix_time_s": round(time.time(), 3),
+                    "frames": statistics.frames,
+                    "agent_steps": statistics.agent_steps,
+                    "updates": loop.learner.num_updates,
+                    "fps": (statistics.frames - self._frames_logged) / elapsed,
+                    "episodes": episodes,
+                    "learning_rate": loop.learning_rate,
+                    **means,
+                    "phase_seconds": loop.timer.take(),
+                }
+            )
         self._logged, self._frames_logged = now, statistics.frames
 
     def checkpoint(self) -> None:
-        """Writes a checkpoint."""
-        state = self.loop.state_dict()
-        self.checkpoints.save(state, frames=self.loop.statistics.frames)
-        self._saved, self._frames_saved = time.perf_counter(), self.loop.statistics.frames
+        """Writes a checkpoint: rank 0 the whole state, every other rank its environments."""
+        peers, state = self.loop.peers, self.loop.state_dict()
+        frames = self.loop.statistics.frames
+        own = state if peers.is_main else {name: state[name] for name in ("actor", "statistics")}
+        peers.all_succeed(lambda: self.checkpoints.write(own, frames=frames, rank=peers.rank))
+        peers.all_succeed(lambda: self.checkpoints.commit(frames) if peers.is_main else None)
+        self._saved, self._frames_saved = time.perf_counter(), frames
 
     def _explain(self, error: NonFiniteError) -> RunFailedError:
         """Dumps what led to a loss that is not finite."""
@@ -283,6 +330,17 @@ def _is_due(frames: int, frames_before: int, interval_frames: int, seconds: floa
     return seconds >= interval_s
 
 
+def _record_end(directory: RunDirectory, status: str, **more: Any) -> None:
+    """Writes how a run ended; on a full disk a failed run keeps its own error."""
+    try:
+        directory.set_status(status, **more)
+    except OSError as error:
+        message = f"the status '{status}' cannot be written to {directory.path / 'run.json'} ({error.strerror})"
+        if status != "failed":
+            raise RunFailedError(f"{message}: free space, then resume the run") from error
+        logger.warning(message)
+
+
 def train(directory: RunDirectory, loop: ClosedLoop, *, resume: bool = False) -> str:
     """Runs a loop inside its run directory and keeps run.json true.
 
@@ -302,10 +360,11 @@ def train(directory: RunDirectory, loop: ClosedLoop, *, resume: bool = False) ->
         if path is None:
             logger.info("%s has no checkpoint yet: the run starts from the beginning", directory.path)
         else:
-            loop.load_state_dict(load_checkpoint(path))
+            loop.load_checkpoint(path)
             logger.info("resuming %s at %s frames", directory.path, f"{loop.statistics.frames:,}")
     status = "failed"
-    directory.set_status("running", pid=os.getpid())
+    if loop.peers.is_main:
+        directory.set_status("running", pid=os.getpid(), **loop.peers.describe())
     try:
         with StopRequest() as stop, sample_run(directory.path, loop.options.sample_hz):
             status = loop.run(directory, stop)
@@ -314,6 +373,7 @@ def train(directory: RunDirectory, loop: ClosedLoop, *, resume: bool = False) ->
                 "%s: checkpoint written; continue with: seed-hpc train --resume %s", stop.signal_name, directory.path
             )
     finally:
-        directory.set_status(status, frames=loop.statistics.frames, train_seconds=round(loop.seconds, 3))
+        if loop.peers.is_main:
+            _record_end(directory, status, frames=loop.statistics.frames, train_seconds=round(loop.seconds, 3))
         loop.envs.close()
     return status

@@ -46,17 +46,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _start(experiment: Experiment, results: Path, run_id: str | None) -> int:
+    from seed_hpc.distributed.peers import join
     from seed_hpc.training.loop import ClosedLoop, train
     from seed_hpc.training.run_directory import RunDirectory, command_line
 
-    loop = ClosedLoop(experiment)  # first: an unknown game or a missing ROM must leave no folder behind
-    directory = RunDirectory.create(results, experiment, run_id=run_id, command=command_line(), device=str(loop.device))
-    logger.info("%s on %s -> %s", experiment.name, loop.device, directory.path)
-    train(directory, loop)
+    with join(experiment.distributed, experiment.training.device) as peers:
+        loop = ClosedLoop(experiment, peers=peers)  # first: an unknown game must leave no folder behind
+        device = str(loop.device)
+        path = peers.from_main(
+            lambda: RunDirectory.create(results, experiment, run_id=run_id, command=command_line(), device=device).path
+        )
+        logger.info("%s on %s -> %s", experiment.name, device, path)
+        train(RunDirectory(path), loop)
     return 0
 
 
 def _resume(path: Path, overrides: list[str]) -> int:
+    from seed_hpc.distributed.peers import join
     from seed_hpc.training.loop import ClosedLoop, train
     from seed_hpc.training.run_directory import RunDirectory
 
@@ -64,10 +70,11 @@ def _resume(path: Path, overrides: list[str]) -> int:
     experiment = load_resolved(path / "config.yaml", overrides)
     if directory.status == "finished" and not overrides:
         raise UserError(f"the run {path} is finished: to go on, raise training.total_frames=... on the command line")
-    loop = ClosedLoop(experiment)
-    if overrides:
-        experiment.save(path / "config.yaml")
-    train(directory, loop, resume=True)
+    with join(experiment.distributed, experiment.training.device) as peers:
+        loop = ClosedLoop(experiment, peers=peers)
+        if overrides and peers.is_main:
+            experiment.save(path / "config.yaml")
+        train(directory, loop, resume=True)
     return 0
 
 

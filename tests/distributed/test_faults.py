@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that dies, hangs, never comes or cannot be reached: every other rank ends, with one sentence, in time."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,13 +13,23 @@ import pytest
 from forked_ranks import free_port
 
 from seed_hpc.distributed.launch import TIMEOUT_S
+from seed_hpc.training.checkpoint import load_checkpoint
 
 RANK_PROGRAM = Path(__file__).with_name("endless_rank.py")
 # Any timeout ends a rank by the same path as the default one, which is below a minute.
 TEST_TIMEOUT_S = 6
+SHORT_PONG = [
+    "env.num_envs=4",
+    "env.num_threads=1",
+    "training.num_threads=1",
+    "training.total_frames=1e9",
+    "training.tensorboard=false",
+    "training.checkpoint_interval_frames=1000",
+    f"distributed.timeout_s={TEST_TIMEOUT_S + 10}",
+]
 
 
-def start_ranks(ranks, world_size, folder, timeout_s=TEST_TIMEOUT_S, **environment):
+def start_ranks(ranks, world_size, folder, timeout_s=TEST_TIMEOUT_S, command=None, **environment):
     port = str(free_port())
     started = []
     for rank in ranks:
@@ -32,10 +43,10 @@ def start_ranks(ranks, world_size, folder, timeout_s=TEST_TIMEOUT_S, **environme
             "OMP_NUM_THREADS": "1",
             **environment,
         }
-        command = [sys.executable, str(RANK_PROGRAM), str(timeout_s), str(folder)]
+        endless = [sys.executable, str(RANK_PROGRAM), str(timeout_s), str(folder)]
         started.append(
             subprocess.Popen(
-                command,
+                command or endless,
                 env={**os.environ, **variables},
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -115,3 +126,30 @@ def test_loopback_rendezvous_of_two_nodes(tmp_path):
     ((code, errors),) = ends(ranks, within_s=30)
     assert code == 2, errors
     assert "loopback" in errors
+
+
+def test_killed_rank_of_a_training(tmp_path):
+    """The survivor ends with code 1 and one sentence; the last checkpoint is whole, and one process goes on from it."""
+    run = tmp_path / "pong_vtrace_demo" / "run"
+    train = [sys.executable, "-m", "seed_hpc.cli", "train"]
+    options = ["--config", "pong_vtrace_demo", "--results", str(tmp_path), "--run-id", "run", *SHORT_PONG]
+    ranks = start_ranks(range(2), 2, tmp_path, command=[*train, *options])
+    latest = run / "checkpoints" / "latest.json"
+    deadline = time.monotonic() + 90
+    while not latest.exists():
+        assert time.monotonic() < deadline, ends(ranks, within_s=1)
+        time.sleep(0.1)
+    ranks[1].kill()
+    ((code, errors),) = ends(ranks[:1], within_s=60)
+    assert code == 1, errors
+    assert "lost a peer" in errors.strip().splitlines()[-1]
+    assert "Traceback" not in errors
+    assert json.loads((run / "run.json").read_text())["status"] == "failed"
+
+    saved = load_checkpoint(run / "checkpoints" / json.loads(latest.read_text())["file"])
+    frames = saved["statistics"]["agent_steps"] * 4
+    resume = [*train, "--resume", str(run), f"training.total_frames={frames + 2000}"]
+    done = subprocess.run(resume, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    info = json.loads((run / "run.json").read_text())
+    assert (info["status"], info["world_size"]) == ("finished", 1)

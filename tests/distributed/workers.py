@@ -2,6 +2,10 @@
 """What the ranks of the distributed tests do; called by forked_ranks."""
 
 import hashlib
+import os
+import signal
+import sys
+from pathlib import Path
 
 import torch
 
@@ -82,3 +86,47 @@ def gathered_groups(launch: Launch) -> tuple:
 
     found = topology.gather(launch)
     return found.nvlink_groups(), found.host_groups(), [device.index for device in found.devices]
+
+
+def train_catch(
+    launch: Launch,
+    config: str,
+    results: str,
+    overrides: list = (),
+    resume: bool = False,
+    signal_rank: int = -1,
+    signal_iteration: int = 0,
+) -> tuple:
+    """Trains on Catch in the run directory results/catch/run; returns (status or error, frames, parameters)."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from doubles.catch_env import CatchEnvs
+
+    from seed_hpc.config import load_experiment
+    from seed_hpc.distributed.peers import Peers
+    from seed_hpc.errors import RunFailedError
+    from seed_hpc.training.loop import ClosedLoop
+    from seed_hpc.training.loop import train as train_run
+    from seed_hpc.training.run_directory import RunDirectory
+
+    experiment = load_experiment(config, overrides)
+    peers = Peers(launch, experiment.distributed)
+    loop = ClosedLoop(experiment, CatchEnvs(experiment.env.num_envs), peers)
+    path = Path(results) / "catch" / "run"
+    if not resume:
+        peers.from_main(lambda: RunDirectory.create(Path(results), experiment, run_id="run").path)
+    unroll, count = loop.actor.unroll, 0
+
+    def unroll_and_signal():
+        nonlocal count
+        count += 1
+        if launch.rank == signal_rank and count == signal_iteration:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return unroll()
+
+    loop.actor.unroll = unroll_and_signal
+    try:
+        status = train_run(RunDirectory(path), loop, resume=resume)
+    except RunFailedError as error:
+        return f"failed: {error}", 0, []
+    parameters = torch.nn.utils.parameters_to_vector(loop.learner.network.parameters()).detach()
+    return status, loop.statistics.frames, parameters.tolist()
