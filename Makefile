@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 
-.PHONY: help setup setup-dev demo test test-cpp lint format constraints clean test-hpc bench-netns fuzz
+.PHONY: help setup setup-dev demo kernels test test-cpp lint format constraints clean test-hpc bench-netns fuzz
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
@@ -30,6 +30,10 @@ setup-dev: $(VENV)/.library $(VENV)/.tools  ## the same with what tests, benchma
 
 demo: setup  ## train an agent, evaluate it, write results/report/index.html
 	$(BIN)/snakemake --profile profiles/local
+
+ARCHS ?= 80 90
+kernels: setup  ## compile the CUDA library, a folder for each of ARCHS="80 90"
+	$(BIN)/python -m seed_hpc.cli kernels build --backend cuda --arch $(ARCHS) --output build/cuda
 
 test: setup-dev  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
