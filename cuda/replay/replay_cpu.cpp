@@ -362,6 +362,7 @@ int64_t update_priorities(const seed_replay& replay, int64_t count, const int64_
                           const float* priority) {
   // A mark below every value lets the largest of several priorities win, in whatever order they come.
   constexpr double kMark = -1.0;
+  take_in(replay);
   ReplayCounters& counters = counters_of(replay);
   std::vector<int64_t> touched;
   touched.reserve(static_cast<size_t>(count));

@@ -164,12 +164,14 @@ class ReplayRing:
 
     @property
     def leaves(self) -> Tensor:
-        """(priority + eps)^alpha of all items, float64 (num_items,), 0 where none can be drawn; a view, not to write."""
+        """(priority + eps)^alpha of all items, float64 (num_items,), 0 where none can be drawn; only to read."""
+        self._count()  # takes in what was appended since
         return self._arrays["tree"].view(torch.float64)[: self._sizes.num_leaves]
 
     @property
     def total(self) -> float:
         """Sum of all leaves, the root of the tree."""
+        self._count()
         tree = self._arrays["tree"].view(torch.float64)
         length, root = int(self._sizes.num_leaves), 0
         while length > 1:  # levels lie behind each other, padded to whole nodes of 16
@@ -378,7 +380,9 @@ class ReplayRing:
 
     def _options(self) -> dict[str, int | float]:
         """What must be equal for a state to fit; the importance exponent and threads may change."""
-        return {name: getattr(self._replay, name) for name, _ in native.Replay._fields_ if name not in native.ARRAYS}
+        return {
+            item[0]: getattr(self._replay, item[0]) for item in native.Replay._fields_ if item[0] not in native.ARRAYS
+        }
 
     # ---- Calls ---------------------------------------------------------------------------------------------------
 
