@@ -73,6 +73,7 @@ def nsys_command(output: Path, command: Sequence[str], *, cuda: bool, window: Wi
         "--trace=cuda,nvtx,osrt" if cuda else "--trace=nvtx,osrt",
         "--sample=none",
         "--cpuctxsw=none",
+        "--backtrace=none",  # of blocking calls: they would be most of the report
     ]
     if cuda:
         options.append("--cuda-graph-trace=node")  # kernels inside graphs, not the graph as a whole
@@ -262,7 +263,10 @@ def _claim(folder: Path, tool: str, rank: int, suffix: str) -> tuple[Path, Path]
 
 def _check_written(path: Path, begun: datetime, tool: str, status: int) -> None:
     if not path.is_file():
-        raise UserError(f"{tool} ended with status {status} and left no {path}: see what it printed above")
+        raise UserError(
+            f"{tool} ended with status {status} and left no {path}: see what it printed above; a window that the run "
+            "never reached leaves none either"
+        )
     refuse_stale(path, begun - timedelta(seconds=2))  # file systems round times
 
 

@@ -125,18 +125,8 @@ def test_torch_marks_are_seen_by_torch_profiler():
 
 def test_nvtx_marks_push_and_pop_the_names_in_their_domain(monkeypatch):
     calls = []
-
-    class Domain:
-        def get_event_attributes(self, message):
-            return message
-
-        def push_range(self, attributes):
-            calls.append(attributes)
-
-        def pop_range(self):
-            calls.append("pop")
-
-    monkeypatch.setattr(nvtx, "get_domain", lambda name: calls.append(name) or Domain())
+    monkeypatch.setattr(nvtx, "push_range", lambda name, domain: calls.append(f"{domain}:{name}"))
+    monkeypatch.setattr(nvtx, "pop_range", lambda domain: calls.append(f"{domain} pop"))
     monkeypatch.setenv(ranges.MARKS_VARIABLE, "nvtx")
     monkeypatch.setenv(ranges.WINDOW_VARIABLE, "1:2")
     ranges.start()
@@ -144,8 +134,20 @@ def test_nvtx_marks_push_and_pop_the_names_in_their_domain(monkeypatch):
         with ranges.phase("environment"):
             pass
         ranges.step()
-    one = ["environment", "pop"]
-    assert calls == ["seed-hpc", *one, "capture", *one, *one, "pop", *one]
+    one = ["seed-hpc:environment", "seed-hpc pop"]
+    assert calls == [*one, "seed-hpc:capture", *one, *one, "seed-hpc pop", *one]
+
+
+def test_an_nvtx_that_the_tool_does_not_see_is_pointed_out(monkeypatch, caplog):
+    class DummyDomain:
+        pass
+
+    monkeypatch.setattr(nvtx, "get_domain", lambda name: DummyDomain(), raising=False)
+    ranges.start(marks="nvtx")
+    assert caplog.text == ""  # no tool is attached
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", "/nsys/libToolsInjection64.so")
+    ranges.start(marks="nvtx")
+    assert "pip install nvtx==0.2.11" in caplog.text
 
 
 def test_the_real_nvtx_package_takes_the_marks():

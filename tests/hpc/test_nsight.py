@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Nsight Systems around a loop on the CPU, from the command line to the table of NVTX ranges."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seed_hpc.profiling import profiled_run
+from seed_hpc.profiling.profiled_run import Window
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+FOLDER = Path(os.environ.get("SEED_HPC_NSIGHT_DIR", "/var/lib/seed-hpc-nsight"))
+LOOP = """
+import torch
+from seed_hpc.profiling import ranges
+torch.set_num_threads(1)
+ranges.start()
+for _ in range(30):
+    with ranges.phase("environment"):
+        torch.ones(64, 64) @ torch.ones(64, 64)
+    with ranges.phase("learner"), ranges.phase("exchange"):
+        torch.ones(8).sum()
+    ranges.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def nsys():
+    done = subprocess.run(["bash", HERE / "install_nsight.sh", FOLDER], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"Nsight Systems cannot be installed here: {done.stderr.strip()}")
+    return FOLDER / "bin"
+
+
+@pytest.fixture
+def environment(nsys, monkeypatch):
+    pytest.importorskip("nvtx", reason="NVTX ranges need the package nvtx")
+    monkeypatch.setenv("PATH", str(nsys), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def test_window_of_a_loop_becomes_a_table_of_ranges(environment, tmp_path):
+    command = [sys.executable, "-c", LOOP]
+    profile = profiled_run.profile_with_nsys(command, tmp_path, rank=1, window=Window(first=10, count=5))
+    counts = {row.name.removeprefix("seed-hpc:"): row.count for row in profile.ranges}
+    assert counts == {"capture": 1, "environment": 5, "learner": 5, "exchange": 5}
+    durations = {row.name.removeprefix("seed-hpc:"): row.total_ns for row in profile.ranges}
+    assert durations["capture"] >= durations["learner"] + durations["environment"] > durations["exchange"] > 0
+    document = json.loads((tmp_path / "nsys-rank1.json").read_text())
+    assert document["version"].startswith("20")
+    assert document["kernels"] == []
+    assert any("no kernel table" in note for note in document["notes"])
+
+
+def test_a_training_run_is_profiled_into_the_run_directory(environment, tmp_path):
+    run = tmp_path / "results"
+    options = ["training.total_frames=60000", "training.num_threads=1", "training.tensorboard=false"]
+    command = [sys.executable, "-m", "seed_hpc.cli", "profile", "run", "--config", "pong_vtrace_demo", "--tool", "nsys"]
+    done = subprocess.run(
+        [*command, "--window", "2:3", "--output", tmp_path / "profile", "--results", run, *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "profile" / "nsys-rank0.json").read_text())
+    counts = {row["name"].removeprefix("seed-hpc:"): row["count"] for row in document["ranges"]}
+    assert {"environment", "inference", "learner"} <= counts.keys()
+    assert counts["learner"] == 3
