@@ -52,12 +52,12 @@ SEED_HD inline void console_begin_frame(Console& console, const Display& display
   console.current_buffer ^= 1;
   console.cycles = carry;
   console.carry_cycles = carry;
-  console.riot.timer_stamp_cycles -= shift;
-  console.riot.expired_stamp_cycles -= shift;
-  console.cartridge.dpc.music_stamp_cycles -= shift;
-  tia.dump_off_cycles -= shift;
-  tia.hmove_clock -= clock_of(shift);
-  if (tia.vsync_due_clock != kNever) tia.vsync_due_clock -= clock_of(shift);
+  console.riot.timer_stamp_cycles = elapsed_cycles(console.riot.timer_stamp_cycles, shift);
+  console.riot.expired_stamp_cycles = elapsed_cycles(console.riot.expired_stamp_cycles, shift);
+  console.cartridge.dpc.music_stamp_cycles = elapsed_cycles(console.cartridge.dpc.music_stamp_cycles, shift);
+  tia.dump_off_cycles = elapsed_cycles(tia.dump_off_cycles, shift);
+  tia.hmove_clock = elapsed_cycles(tia.hmove_clock, clock_of(shift));
+  if (tia.vsync_due_clock != kNever) tia.vsync_due_clock = elapsed_cycles(tia.vsync_due_clock, clock_of(shift));
   tia.window_start_clock = display.ystart * kClocksPerLine;
   tia.window_stop_clock = tia.window_start_clock + display.height * kClocksPerLine;
   tia.num_rows = display.height;
