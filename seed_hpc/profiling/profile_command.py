@@ -10,10 +10,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from seed_hpc.errors import UserError
 from seed_hpc.profiling import profiled_run
@@ -175,22 +175,27 @@ def _print(profile: Profile, top: int) -> None:
     titles = (("kernels", "Kernels"), ("ranges", "Ranges"), ("memory", "Memory operations"), ("api", "API calls"))
     for attribute, title in titles:
         if rows := getattr(profile, attribute):
-            console.print(_table(title, rows, top))
+            console.print(_table(title, rows, top, console.width), highlight=False, markup=False, soft_wrap=True)
     for note in profile.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
 
 
-def _table(title: str, rows: list[Summary], top: int) -> Table:
-    table = Table(title=f"{title} ({len(rows)})", title_justify="left")
-    for name in ("share %", "total ms", "count", "mean us"):
-        table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
-    table.add_column("name", overflow="ellipsis", no_wrap=True)
-    for row in rows[:top]:
-        table.add_row(
+def _table(title: str, rows: Sequence[Summary], top: int, width: int) -> str:
+    cells = [
+        (
             "-" if row.share_pct is None else f"{row.share_pct:.1f}",
             "-" if row.total_ns is None else f"{row.total_ns / 1e6:.3f}",
             str(row.count),
             "-" if row.total_ns is None else f"{row.total_ns / row.count / 1e3:.2f}",
-            row.name,
         )
-    return table
+        for row in rows[:top]
+    ]
+    titles = ("share %", "total ms", "count", "mean us")
+    # Numbers are never shortened; the name takes what is left of the terminal.
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    room = max(20, width - sum(widths) - 2 * len(widths))
+    lines = [f"{title} ({len(rows)})"]
+    for line, name in zip((titles, *cells), ("name", *(row.name for row in rows)), strict=False):
+        numbers = "  ".join(text.rjust(size) for text, size in zip(line, widths, strict=True))
+        lines.append(f"{numbers}  {name if len(name) <= room else name[: room - 1] + '…'}")
+    return "\n".join(lines)

@@ -20,8 +20,8 @@ def read_trace(path: Path) -> Profile:
     """Reads the file of `torch.profiler.profile.export_chrome_trace` (.json or .json.gz).
 
     Returns:
-        `kernels` are device kernels, `api` CPU operators (their own calls, nested ones included), `ranges` the
-        `record_function` blocks.
+        `kernels` are device kernels, `api` CPU operators with their own time (without the operators they call), so
+        that the shares add up, `ranges` the `record_function` blocks.
 
     Raises:
         UserError: The file is no such trace, or it is cut off.
@@ -31,7 +31,7 @@ def read_trace(path: Path) -> Profile:
     profile = Profile(tool="torch", version=None, source=path.name)
     profile.notes.append(f"torch.profiler trace, schema {version}")
     groups: dict[str, defaultdict[str, list[int]]] = {
-        category: defaultdict(list) for category in ("kernel", "cpu_op", "memory", "user_annotation")
+        category: defaultdict(list) for category in ("kernel", "memory", "user_annotation")
     }
     for event in trace["traceEvents"]:
         category = str(event.get("cat", "")).lower()
@@ -39,7 +39,7 @@ def read_trace(path: Path) -> Profile:
         if event.get("ph") == "X" and category in groups:
             groups[category][str(event["name"])].append(_duration_ns(event))
     profile.kernels = _table(groups["kernel"])
-    profile.api = _table(groups["cpu_op"])
+    profile.api = _table(_own_time(trace["traceEvents"]))
     profile.memory = _table(groups["memory"])
     profile.ranges = finish_table(
         RangeSummary(**vars(Summary.from_durations(name, values))) for name, values in groups["user_annotation"].items()
@@ -67,6 +67,31 @@ def read_kernel_intervals(path: Path) -> list[Interval]:
                 )
             )
     return sorted(intervals, key=lambda interval: interval.start_ns)
+
+
+def _own_time(events: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """Returns for each CPU operator the durations of its calls less those of the operators that they call."""
+    threads: defaultdict[Any, list[tuple[int, int, str]]] = defaultdict(list)
+    for event in events:
+        if event.get("ph") == "X" and str(event.get("cat", "")).lower() == "cpu_op":
+            start_ns = round(float(event["ts"]) * 1000)
+            threads[event.get("tid")].append((start_ns, start_ns + _duration_ns(event), str(event["name"])))
+    durations: defaultdict[str, list[int]] = defaultdict(list)
+    for calls in threads.values():
+        open_calls: list[list[Any]] = []  # [end, name, own time], the innermost last
+
+        def close(before_ns: float, stack: list[list[Any]] = open_calls) -> None:
+            while stack and stack[-1][0] <= before_ns:
+                _, name, own_ns = stack.pop()
+                durations[name].append(max(0, own_ns))
+
+        for start_ns, end_ns, name in sorted(calls, key=lambda call: (call[0], -call[1])):
+            close(start_ns)
+            if open_calls:
+                open_calls[-1][2] -= end_ns - start_ns
+            open_calls.append([end_ns, name, end_ns - start_ns])
+        close(float("inf"))
+    return durations
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from seed_hpc import cli
 from seed_hpc.errors import UserError
-from seed_hpc.profiling import ncu, nsys
+from seed_hpc.profiling import ncu, nsys, torch_trace
 from seed_hpc.profiling.profiler_files import parse_since, read_profiler_file, refuse_stale
 from seed_hpc.profiling.tables import Profile
 
@@ -363,6 +363,51 @@ def test_forbidden_counters_are_a_note(tmp_path):
     profile = read_profiler_file(write(tmp_path, text))
     assert profile.kernels == []
     assert ncu.COUNTERS_FORBIDDEN in profile.notes
+
+
+# ---- torch.profiler
+
+
+def test_torch_trace_has_kernels_ranges_and_the_own_time_of_operators(tmp_path):
+    def event(category, name, start_us, duration_us, thread=1, **arguments):
+        return {
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "ts": start_us,
+            "dur": duration_us,
+            "tid": thread,
+            "args": arguments,
+        }
+
+    events = [
+        event("cpu_op", "aten::linear", 0.0, 10.0),
+        event("cpu_op", "aten::addmm", 1.0, 6.0),
+        event("cpu_op", "aten::expand", 2.0, 1.5),
+        event("cpu_op", "aten::addmm", 20.0, 4.0),
+        event("cpu_op", "aten::copy_", 3.0, 30.0, thread=2),
+        event("user_annotation", "learner", 0.0, 25.0),
+        event("kernel", "gemm", 5.0, 2.5, device=0, stream=7),
+        event("kernel", "gemm", 30.0, 3.0, device=0, stream=7),
+        event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 40.0, 1.0),
+        {"ph": "i", "cat": "cpu_op", "name": "an instant", "ts": 1.0},
+    ]
+    path = write(tmp_path, json.dumps({"schemaVersion": 1, "traceEvents": events}), "trace.json")
+    profile = read_profiler_file(path)
+    assert [(row.name, row.count, row.total_ns) for row in profile.kernels] == [("gemm", 2, 5500)]
+    assert {row.name: (row.count, row.total_ns) for row in profile.api} == {
+        "aten::copy_": (1, 30_000),
+        "aten::addmm": (2, 8500),  # 6 - 1.5 and 4
+        "aten::linear": (1, 4000),
+        "aten::expand": (1, 1500),
+    }
+    assert [(row.name, row.total_ns) for row in profile.ranges] == [("learner", 25_000)]
+    assert [(row.name, row.total_ns) for row in profile.memory] == [("Memcpy HtoD (Pinned -> Device)", 1000)]
+    intervals = torch_trace.read_kernel_intervals(path)
+    assert [(i.start_ns, i.end_ns, i.device, i.stream) for i in intervals] == [
+        (5000, 7500, 0, 7),
+        (30_000, 33_000, 0, 7),
+    ]
 
 
 # ---- unusable files
