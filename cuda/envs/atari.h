@@ -16,6 +16,7 @@
 // Numbers in comments are ale-py's behaviour, observed from outside.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -88,6 +89,29 @@ struct AtariState {
   Mt19937 system;       // timers and cartridge RAM at each machine reset
 };
 static_assert(std::is_trivially_copyable<AtariState>::value, "copied with memcpy");
+
+// Raised whenever a member of AtariState, or of what it contains, changes its meaning but not its place.
+constexpr uint32_t kAtariStateMeaning = 1;
+
+// A number that changes with the layout of AtariState: states are saved byte for byte, and one of another layout must
+// be refused.
+constexpr uint32_t atari_state_layout() {
+  const size_t sizes[] = {kAtariStateMeaning,
+                          sizeof(AtariState),
+                          sizeof(Console),
+                          sizeof(Tia),
+                          sizeof(Riot),
+                          sizeof(Cartridge),
+                          sizeof(Mos6502),
+                          offsetof(Console, tia),
+                          offsetof(Console, cartridge),
+                          offsetof(Console, cycles),
+                          offsetof(Tia, reg),
+                          offsetof(Tia, position)};
+  uint32_t hash = 0x811c9dc5u;  // FNV-1a
+  for (const size_t size : sizes) hash = (hash ^ static_cast<uint32_t>(size)) * 0x01000193u;
+  return hash;
+}
 
 // ---- Shared data -------------------------------------------------------------------------------------------------
 

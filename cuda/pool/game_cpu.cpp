@@ -90,15 +90,15 @@ const uint8_t* gray_palette(bool pal) { return pal ? kPalGray : kNtscGray; }
 
 // ---- Snapshots ---------------------------------------------------------------------------------------------------
 
-// Raised whenever AtariState or anything in it changes its meaning.
-constexpr uint32_t kStateVersion = 1;
+constexpr uint32_t kStateVersion = 1;  // of the format around the state
 constexpr char kStateMagic[8] = {'S', 'E', 'E', 'D', 'A', 'T', 'A', 'R'};
 
 struct StateHeader {
   char magic[8];
   uint32_t version;
+  uint32_t layout;  // of AtariState
   uint32_t include_rng;
-  char game[24];
+  char game[28];
   uint64_t size_bytes;  // of the whole snapshot
   uint64_t checksum;    // of everything behind the header
 };
@@ -118,6 +118,7 @@ StateHeader snapshot_header(const seed_machine& machine, bool include_rng) {
   StateHeader header{};
   std::memcpy(header.magic, kStateMagic, sizeof header.magic);
   header.version = kStateVersion;
+  header.layout = atari_state_layout();
   header.include_rng = include_rng;
   std::strncpy(header.game, kGameNames[machine.game_index], sizeof header.game - 1);
   header.size_bytes = snapshot_bytes(machine);
@@ -412,12 +413,11 @@ seed_status seed_machine_restore(seed_machine* machine, const uint8_t* state, in
   if (std::memcmp(header.magic, expected.magic, sizeof header.magic) != 0) {
     return fail(SEED_INVALID_ARGUMENT, "this is not a saved state");
   }
-  if (header.version != expected.version) {
-    return fail(SEED_INVALID_ARGUMENT, "the state has format %u, this library reads format %u", header.version,
-                expected.version);
+  if (header.version != expected.version || header.layout != expected.layout) {
+    return fail(SEED_INVALID_ARGUMENT, "the state was saved by another version of the library, in another format");
   }
   if (std::memcmp(header.game, expected.game, sizeof header.game) != 0) {
-    return fail(SEED_INVALID_ARGUMENT, "the state is one of %.23s, the machine runs %s", header.game, expected.game);
+    return fail(SEED_INVALID_ARGUMENT, "the state is one of %.27s, the machine runs %s", header.game, expected.game);
   }
   const uint8_t* const body = state + sizeof header;
   if (header.size_bytes != expected.size_bytes || size != static_cast<int64_t>(expected.size_bytes) ||

@@ -109,7 +109,8 @@ SEED_API seed_status seed_machine_paddle_max(const seed_machine* machine, int32_
  * generator of the restoring machine alone. */
 SEED_API seed_status seed_machine_state_size(const seed_machine* machine, int64_t* size);
 SEED_API seed_status seed_machine_save(const seed_machine* machine, int32_t include_rng, uint8_t* state, int64_t size);
-/* SEED_INVALID_ARGUMENT for bytes that are no state of this game and format; the machine is then unchanged. */
+/* SEED_INVALID_ARGUMENT for bytes that are no state of this game and format, or damaged ones; the machine is then
+ * unchanged. A checksum finds accidents, not malice: restore only states that you trust, as with any program. */
 SEED_API seed_status seed_machine_restore(seed_machine* machine, const uint8_t* state, int64_t size);
 
 #ifdef __cplusplus
