@@ -62,7 +62,7 @@ def write_run(
     info = {
         "run_id": run_id,
         "experiment": experiment,
-        "command": f"seed-hpc train --config config/experiments/{experiment}.yaml --run-id {run_id}",
+        "command": ["cli.py", "train", "--config", f"config/experiments/{experiment}.yaml", "--run-id", run_id],
         "commit": "0123456789abcdef0123456789abcdef01234567",
         "versions": {"python": "3.11.2", "torch": "2.13.0+cpu", "ale-py": "0.12.1", "numpy": "2.4.6"},
         "hardware": {"cpu": "Example CPU @ 2.5 GHz", "cores": 2, "memory_bytes": 25_769_803_776, "gpus": []},

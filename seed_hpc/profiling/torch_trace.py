@@ -42,7 +42,9 @@ def read_trace(path: Path) -> Profile:
     profile.api = _table(_own_time(trace["traceEvents"]))
     profile.memory = _table(groups["memory"])
     profile.ranges = finish_table(
-        RangeSummary(**vars(Summary.from_durations(name, values))) for name, values in groups["user_annotation"].items()
+        RangeSummary(**vars(Summary.from_durations(name, values)))
+        for name, values in groups["user_annotation"].items()
+        if not name.startswith("ProfilerStep#")  # the profiler's own mark around everything that an iteration does
     )
     profile.devices = [str(device["name"]) for device in trace.get("deviceProperties", []) if "name" in device]
     if not profile.kernels:

@@ -313,16 +313,22 @@ def _environment(run: RunRecord) -> str | None:
 
 
 def _placement(run: RunRecord) -> JsonObject:
-    hosts = run.info.get("hosts")
+    hosts, groups = run.info.get("hosts"), run.info.get("groups")
+    exchange = [_text(run.info.get(f"gradient_{key}")) for key in ("exchange", "compression")]
     return {
         "world_size": run.info.get("world_size") if isinstance(run.info.get("world_size"), int) else None,
         "hosts": [str(host) for host in hosts] if isinstance(hosts, list) else [],
         "job_id": _text(run.info.get("job_id")),
+        "launcher": _text(run.info.get("launcher")),
+        "groups": [list(group) for group in groups] if isinstance(groups, list) else [],
+        "exchange": " with ".join(filter(None, exchange)) or None,
     }
 
 
 def _provenance(run: RunRecord) -> JsonObject:
     command = run.info.get("command")
+    if isinstance(command, list) and command[:1] in (["cli.py"], ["__main__.py"]):  # started with python -m
+        command = ["seed-hpc", *command[1:]]
     seed = run.setting("training.seed", run.setting("seed"))
     return {
         "commit": _text(run.info.get("commit")),

@@ -76,3 +76,10 @@ def test_text_is_readable_against_its_background(browser, page):
         browser.open(page, 1440, dark=dark)
         ratios = browser.evaluate(contrast)
         assert min(ratios.values()) >= 4.5, ratios
+
+
+def test_a_curve_of_one_point_is_seen(browser, tmp_path):
+    write_report([write_run(tmp_path, lines=3)], tmp_path / "report")  # the first two lines have no return yet
+    browser.open(tmp_path / "report" / "index.html", 1440)
+    points = "document.querySelector('.plot[data-y=mean_return]').querySelectorAll('.points path').length"
+    assert browser.evaluate(points) >= 1

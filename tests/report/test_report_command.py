@@ -54,6 +54,7 @@ def test_a_report_of_one_run(tmp_path, output):
     assert run["evaluation"]["human_normalised"] == pytest.approx(
         (run["evaluation"]["mean"] - run["evaluation"]["random"]["mean"]) / (14.6 - run["evaluation"]["random"]["mean"])
     )
+    assert run["provenance"]["command"].startswith("seed-hpc train --config config/experiments/pong_vtrace.yaml")
     missing = {row["what"]: row["why"] for row in document["not_measured"]}
     assert missing["Library cuda for sm_90"] == "no nvcc was found"
     page = (output / "index.html").read_text()

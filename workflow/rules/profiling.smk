@@ -34,7 +34,6 @@ rule profile_run:
     shell:
         # Files of an earlier profile are refused by the command, so that a report never shows another run's figures.
         "rm -rf {params.folder:q} && SEED_HPC_LIBRARY_DIR={params.libraries:q} "
-        "python -m seed_hpc.cli profile sample --output {params.folder:q}/samples/$(hostname) -- "
         "python -m seed_hpc.cli profile run --config {input.experiment:q} --tool {wildcards.tool} --if-possible"
         " --window {params.window:q} --output {params.folder:q} --results {params.folder:q}/run"
         " {params.overrides:q} training.total_frames={params.frames} training.tensorboard=false >{log:q} 2>&1 && "

@@ -33,7 +33,8 @@
   const curves = (x, y) => report.runs.flatMap((run, index) => {
     if (!run.curves[y] || !run.curves[x]) return [];
     return [{
-      type: "scatter", mode: run.curves[y].length < 3 ? "lines+markers" : "lines", name: run.label,
+      // A short curve may hold a single point, which a line alone would not show.
+      type: "scatter", mode: run.curves[y].filter((v) => v !== null).length < 8 ? "lines+markers" : "lines", name: run.label,
       x: run.curves[x].map(xOf[x]), y: run.curves[y], connectgaps: false,
       line: { color: seriesColour(index), width: 2 },
       hovertemplate: `%{y:.5~g}<br>%{x:.4~s} ${x === "frames" ? "frames" : timeUnit}<extra>${report.runs.length > 1 ? run.label : ""}</extra>`,
