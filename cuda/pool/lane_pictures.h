@@ -75,7 +75,7 @@ class Painter {
         plane_(format.num_channels == 1 ? 0 : format.plane_bytes()) {}
 
   size_t memory_bytes() const {
-    return buffers_[0].size() * 2 + shown_.size() + plane_.size() + resize_scratch_.row_sums.size() * 2;
+    return buffers_[0].size() * 2 + first_.size() + shown_.size() + plane_.size() + resize_scratch_.row_sums.size() * 2;
   }
 
   // ---- Resets ----
@@ -99,11 +99,14 @@ class Painter {
 
   void begin_step(LanePictures& pictures) {
     pictures_ = &pictures;
+    num_shown_ = 0;
+    has_first_ = false;
     PictureStarts& starts = pictures.starts;
     if (!pictures.stored) std::memcpy(starts.shown, starts.frames, sizeof starts.shown);
   }
 
   Screen begin_frame(const Console& console, bool shown) {
+    num_shown_ += shown;
     if (pictures_->stored) return stored_screen(*pictures_);
     FrameStart* const starts = pictures_->starts.frames;
     replaced_ = starts[(console.current_buffer ^ 1) & 1];
@@ -113,7 +116,13 @@ class Painter {
   }
 
   void end_frame(const Console& console) {
-    if (!pictures_->stored && !pictures_->starts.frames[console.current_buffer & 1].whole) store_pictures(console);
+    const int now = console.current_buffer & 1;
+    if (!pictures_->stored && !pictures_->starts.frames[now].whole) store_pictures(console);
+    // The next call may go on with the same frame, in the same buffer.
+    if (pictures_->stored && num_shown_ == 1) {
+      first_ = pictures_->stored->buffers[now];
+      has_first_ = true;
+    }
   }
 
   // Resizes what a reset or step shows into `target` (shown_bytes()); false for kNothingNew, which leaves it alone.
@@ -143,7 +152,10 @@ class Painter {
   std::vector<uint8_t> buffers_[2];  // palette indices
   std::vector<uint8_t> shown_;       // pooled channels, full size
   std::vector<uint8_t> plane_;       // one resized channel of a colour picture
+  std::vector<uint8_t> first_;       // the first of two pictures that a step shows; of lanes that keep pictures
   LanePictures* pictures_ = nullptr;
+  int num_shown_ = 0;                // frames of the step that are shown and have begun
+  bool has_first_ = false;
   FrameStart replaced_;  // start of the picture that the present frame draws over
 };
 
@@ -199,17 +211,16 @@ inline bool Painter::paint(const Console& console, LanePictures& pictures, Shown
   const int now = console.current_buffer & 1;
   if (after_reset && !stored) draw_again(starts.frames[now], own_screen());
   std::vector<uint8_t>* const buffers = stored ? stored->buffers : buffers_;
-  const uint8_t* sources[2] = {buffers[now].data(), buffers[now ^ 1].data()};
+  const uint8_t* sources[2] = {buffers[now].data(), (has_first_ ? first_ : buffers[now ^ 1]).data()};
   if (shown == Shown::kPreviousAndFirst) {
-    // The last frame but one, whose picture may lie in the buffer that show_previous() draws into.
-    const std::vector<uint8_t> first = buffers[now ^ 1];
+    if (!has_first_) first_ = buffers[now ^ 1];  // show_previous() draws over it
     if (stored) {
       std::memcpy(shown_.data(), stored->shown.data(), stored->shown.size());
     } else {
       show_previous(starts, shown_.data());
     }
     for (int channel = 0; channel < format_.num_channels; ++channel)
-      map_max_into(format_.maps[channel], first.data(), first.size(),
+      map_max_into(format_.maps[channel], first_.data(), first_.size(),
                    shown_.data() + channel * format_.picture_bytes());
   } else {
     show(sources, shown == Shown::kLastTwoFrames ? 2 : 1, shown_.data());
