@@ -367,8 +367,8 @@ def test_a_run_is_analysed_into_one_document(with_nvml, tmp_path, capsys):
     assert cli.main(["profile", "analyse", str(run)]) == 0
     document = json.loads((run / "profile" / "analysis.json").read_text())
     assert document["energy"]["source"] == "energy counter"
-    assert document["energy"]["joules"] == pytest.approx(300 * 1.0, rel=0.3)
-    assert document["energy"]["frames_per_joule"] == pytest.approx(10_000 / 300, rel=0.5)
+    assert document["energy"]["joules"] == pytest.approx(300 * 1.0, rel=0.5)
+    assert document["energy"]["frames_per_joule"] == pytest.approx(10_000 / 300, rel=0.6)
     assert len(list((run / "samples").iterdir())) == 2  # a resumed run has two parts, one table
     assert [row["metric"] for row in document["utilisation"]].count("gpu_utilisation") == 1
     assert len(document["occupancy"]) == 2
