@@ -3,52 +3,22 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from checkout import ROOT, make_checkout, runs_of, snakemake
 from synthetic_run import write_profile, write_run
 
 from seed_hpc import pipeline
 
-ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENT = "pong_vtrace_demo"
 
 
 @pytest.fixture
 def checkout(tmp_path):
     return make_checkout(tmp_path)
-
-
-def make_checkout(parent):
-    """A checkout of its own: the workflow's files copied, the sources linked."""
-    folder = parent / "checkout"
-    folder.mkdir()
-    for name in ("workflow", "config", "profiles"):
-        shutil.copytree(ROOT / name, folder / name)
-    for name in ("cuda", "seed_hpc", "CMakeLists.txt"):
-        (folder / name).symlink_to(ROOT / name)
-    shutil.copy(ROOT / "Snakefile", folder)
-    return folder
-
-
-def snakemake(folder, *arguments, expected=0):
-    """Runs Snakemake and returns all that it printed."""
-    command = [sys.executable, "-m", "snakemake", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    output = done.stdout + done.stderr
-    assert done.returncode == expected, output
-    return output
-
-
-def runs_of(folder):
-    schema = pipeline.read_yaml(folder / "workflow" / "schemas" / "config.schema.yaml")
-    config = pipeline.check_config(pipeline.read_yaml(folder / "config" / "config.yaml"), schema)
-    return pipeline.planned_runs(config, folder)
 
 
 def put_results(folder, evaluation_mean=-4.0):

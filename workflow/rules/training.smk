@@ -6,7 +6,9 @@
 # Steps:   train_agent (resumes a run that was interrupted), evaluate_agent
 #
 # The experiment's file and the library are `ancient`: a changed experiment has another run_id, and a rebuilt library
-# is bit-exact with the old one (`seed-hpc parity`), so neither makes a finished run out of date.
+# is bit-exact with the old one (`seed-hpc parity`), so neither makes a finished run out of date. (Snakemake 9.27 looks at
+# a job behind an `ancient` input that is being made again only where another job needs it: ask for the default target,
+# or call twice for a single file while the library is out of date.)
 
 
 rule train_agent:
