@@ -83,6 +83,7 @@ class ModelConfig:
     hidden_size: int = option(0, "units of the encoder's last layer; 0 takes the paper's number")
     lstm_size: int = option(256, "units of the LSTM")
     action_reward_input: bool = option(False, "the core also sees the previous action (one-hot) and reward")
+    layer_norm: bool = option(False, "normalise the outputs of the encoder's layers (Ba et al., 2016); PQN needs it")
     channels_last: bool = option(True, "NHWC weights and activations; faster on CPUs and on tensor cores")
     compile: bool = option(False, "torch.compile the learner's network; needs a C++ compiler on CPUs")
 
@@ -95,15 +96,15 @@ class ModelConfig:
 class OptimizerConfig:
     """How gradients change the parameters."""
 
-    name: Literal["adam", "rmsprop"] = option("adam", "update rule")
+    name: Literal["adam", "radam", "rmsprop"] = option("adam", "update rule")
     backend: Literal["torch", "apex"] = option("torch", "who implements it; apex means NVIDIA's package")
     learning_rate: float = option(5e-4, "step size after the warm-up")
     schedule: Literal["constant", "linear"] = option("constant", "linear falls to zero at training.total_frames")
     warmup_frames: int = option(0, "the learning rate rises linearly over this many frames")
     max_gradient_norm: float = option(0.5, "gradients are scaled to at most this global L2 norm; 0 switches it off")
     epsilon: float = option(1e-5, "added to the root of the second moment")
-    beta1: float = option(0.9, "Adam: decay of the mean of gradients")
-    beta2: float = option(0.999, "Adam: decay of the mean of squared gradients")
+    beta1: float = option(0.9, "Adam and RAdam: decay of the mean of gradients")
+    beta2: float = option(0.999, "Adam and RAdam: decay of the mean of squared gradients")
     rms_decay: float = option(0.99, "RMSProp: decay of the mean of squared gradients")
 
     def __post_init__(self) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # Name -> (module, agent class, option class). Modules load only when they are used.
 AGENTS: dict[str, tuple[str, str, str]] = {
     "vtrace": ("seed_hpc.agents.vtrace", "VTrace", "VTraceConfig"),
+    "ppo": ("seed_hpc.agents.ppo", "PPO", "PPOConfig"),
+    "pqn": ("seed_hpc.agents.pqn", "PQN", "PQNConfig"),
 }
 
 

@@ -2,7 +2,7 @@
 """What a learning algorithm offers to the closed loop.
 
     actor:    action = agent.act(network, inputs, state)          for each step of an unroll
-    learner:  for batch in agent.batches(rollout, generator):     the rollout, shuffled parts of it, or replayed samples
+    learner:  for batch in agent.batches(network, rollout, generator):   the rollout, parts of it, or replayed samples
                   output = agent.loss(network, batch)             pure: no state changes, gradients flow to `network`
                   ... backward, clip, optimizer step ...
                   agent.after_update(network, batch, output)      target networks, priorities
@@ -103,9 +103,15 @@ class Agent(ABC):
             greedy: Take the best action instead of exploring.
         """
 
-    def batches(self, rollout: Rollout, generator: torch.Generator) -> Iterator[Rollout]:
-        """Yields what the learner updates on after each rollout; by default the rollout itself."""
-        del generator
+    def batches(self, network: nn.Module, rollout: Rollout, generator: torch.Generator) -> Iterator[Rollout]:
+        """Yields what the learner updates on after each rollout; by default the rollout itself.
+
+        Args:
+            network: The learner's network, for targets; it changes between two batches.
+            rollout: The newest experience.
+            generator: Source of randomness for the order of minibatches, on the CPU.
+        """
+        del network, generator
         yield rollout
 
     @abstractmethod
@@ -144,3 +150,11 @@ def entropy(logits_TBA: Tensor) -> Tensor:
     """Returns the entropy of softmax(logits) in nats, (T, B)."""
     log_p_TBA = torch.log_softmax(logits_TBA, -1)
     return -(log_p_TBA.exp() * log_p_TBA).sum(-1)
+
+
+def epsilon_greedy(q_BA: Tensor, epsilon: Tensor, generator: torch.Generator) -> Tensor:
+    """Returns the best actions, int64 (B,), or uniformly random ones with probability `epsilon`, () or (B,)."""
+    num_envs, num_actions = q_BA.shape
+    random_B = torch.randint(num_actions, (num_envs,), generator=generator, device=q_BA.device)
+    explore_B = torch.rand(num_envs, generator=generator, device=q_BA.device) < epsilon
+    return torch.where(explore_B, random_B, q_BA.argmax(-1))

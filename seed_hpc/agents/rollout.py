@@ -35,6 +35,7 @@ class Rollout:
         terminated_TB: bool (T, B), the transition ended the episode by the rules of the game.
         behaviour: What the acting policy recorded, tensors (T, B, ...); see the agent's `act`.
         state_BS: State of the network's core before step 0.
+        final_state_BS: State of the core before step T, the one beyond the last transition.
         episode_return_TB: float32 (T, B), the undiscounted, unclipped return of an episode that ended here, else NaN.
         episode_steps_TB: int64 (T, B), its agent steps, else 0.
         policy_version: How many updates the acting parameters had seen.
@@ -45,6 +46,7 @@ class Rollout:
     terminated_TB: Tensor
     behaviour: dict[str, Tensor]
     state_BS: Tensor
+    final_state_BS: Tensor
     episode_return_TB: Tensor
     episode_steps_TB: Tensor
     policy_version: int = 0
@@ -58,6 +60,11 @@ class Rollout:
     def reward_TB(self) -> Tensor:
         """(T, B), float32: clipped if the experiment says so."""
         return self.inputs.previous_reward_TB[1:]
+
+    @property
+    def final_inputs(self) -> Inputs:
+        """What the network sees at step T: one step."""
+        return Inputs(*(x[-1:] for x in self.inputs))
 
     @property
     def valid_TB(self) -> Tensor:
@@ -83,6 +90,7 @@ class Rollout:
             terminated_TB=self.terminated_TB.index_select(1, index_B),
             behaviour={name: x.index_select(1, index_B) for name, x in self.behaviour.items()},
             state_BS=self.state_BS.index_select(0, index_B),
+            final_state_BS=self.final_state_BS.index_select(0, index_B),
             episode_return_TB=self.episode_return_TB.index_select(1, index_B),
             episode_steps_TB=self.episode_steps_TB.index_select(1, index_B),
         )

@@ -166,8 +166,9 @@ class VTrace(Agent):
         action_B = logits_BA.argmax(-1) if greedy else sample_categorical(logits_BA, generator)
         return Action(action_B, {"log_probability": log_probability(logits_BA, action_B)}, state_BS)
 
-    def batches(self, rollout: Rollout, generator: torch.Generator) -> Iterator[Rollout]:
+    def batches(self, network: nn.Module, rollout: Rollout, generator: torch.Generator) -> Iterator[Rollout]:
         """Yields the rollout `epochs` times, in `minibatches` parts."""
+        del network
         for _ in range(self.config.epochs):
             yield from shuffled_minibatches(rollout, self.config.minibatches, generator)
 

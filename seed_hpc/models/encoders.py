@@ -50,30 +50,39 @@ class ConvolutionalEncoder(nn.Module):
         observation_shape: (C, H, W).
         convolutions: (output channels, kernel size, stride) of each.
         hidden_size: Units of the dense layer.
+        layer_norm: Normalise each layer's output before its ReLU.
     """
 
     def __init__(
-        self, observation_shape: Sequence[int], convolutions: Sequence[tuple[int, int, int]], hidden_size: int
+        self,
+        observation_shape: Sequence[int],
+        convolutions: Sequence[tuple[int, int, int]],
+        hidden_size: int,
+        layer_norm: bool = False,
     ) -> None:
         super().__init__()
         channels, height, width = observation_shape
         layers: list[nn.Module] = []
         for out_channels, kernel, stride in convolutions:
-            layers += [initialize(nn.Conv2d(channels, out_channels, kernel, stride)), nn.ReLU()]
+            layers.append(initialize(nn.Conv2d(channels, out_channels, kernel, stride)))
             channels, height, width = out_channels, (height - kernel) // stride + 1, (width - kernel) // stride + 1
             if height < 1 or width < 1:
                 raise UserError(
                     f"observations of {observation_shape[1]}x{observation_shape[2]} are too small for this "
                     "encoder: raise env.img_height and env.img_width, or choose model.encoder=mlp"
                 )
+            if layer_norm:
+                layers.append(nn.GroupNorm(1, channels))  # over channels and pixels: one group
+            layers.append(nn.ReLU())
         self.convolutions = nn.Sequential(*layers)
         self.dense = initialize(nn.Linear(channels * height * width, hidden_size))
+        self.norm = nn.LayerNorm(hidden_size) if layer_norm else nn.Identity()
         self.num_features = hidden_size
 
     def forward(self, obs_NCHW: Tensor) -> Tensor:
         """Maps uint8 (N, C, H, W) to features (N, D)."""
         x = self.convolutions(pixels_to_float(obs_NCHW, self.dense.weight.dtype))
-        return functional.relu(self.dense(x.flatten(1)))
+        return functional.relu(self.norm(self.dense(x.flatten(1))))
 
 
 class _ResidualBlock(nn.Module):
@@ -92,9 +101,10 @@ class ImpalaEncoder(nn.Module):
     Args:
         observation_shape: (C, H, W).
         hidden_size: Units of the dense layer.
+        layer_norm: Normalise the dense layer's output before its ReLU.
     """
 
-    def __init__(self, observation_shape: Sequence[int], hidden_size: int) -> None:
+    def __init__(self, observation_shape: Sequence[int], hidden_size: int, layer_norm: bool = False) -> None:
         super().__init__()
         channels, height, width = observation_shape
         sections: list[nn.Module] = []
@@ -108,12 +118,13 @@ class ImpalaEncoder(nn.Module):
             channels, height, width = out_channels, (height + 1) // 2, (width + 1) // 2
         self.sections = nn.Sequential(*sections)
         self.dense = initialize(nn.Linear(channels * height * width, hidden_size))
+        self.norm = nn.LayerNorm(hidden_size) if layer_norm else nn.Identity()
         self.num_features = hidden_size
 
     def forward(self, obs_NCHW: Tensor) -> Tensor:
         """Maps uint8 (N, C, H, W) to features (N, D)."""
         x = self.sections(pixels_to_float(obs_NCHW, self.dense.weight.dtype))
-        return functional.relu(self.dense(functional.relu(x).flatten(1)))
+        return functional.relu(self.norm(self.dense(functional.relu(x).flatten(1))))
 
 
 class DenseEncoder(nn.Module):
@@ -122,12 +133,15 @@ class DenseEncoder(nn.Module):
     Args:
         observation_shape: Any; it is flattened.
         hidden_size: Units of both layers.
+        layer_norm: Normalise each layer's output before its tanh.
     """
 
-    def __init__(self, observation_shape: Sequence[int], hidden_size: int) -> None:
+    def __init__(self, observation_shape: Sequence[int], hidden_size: int, layer_norm: bool = False) -> None:
         super().__init__()
         self.first = initialize(nn.Linear(math.prod(observation_shape), hidden_size))
         self.second = initialize(nn.Linear(hidden_size, hidden_size))
+        self.first_norm = nn.LayerNorm(hidden_size) if layer_norm else nn.Identity()
+        self.second_norm = nn.LayerNorm(hidden_size) if layer_norm else nn.Identity()
         self.num_features = hidden_size
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -135,28 +149,32 @@ class DenseEncoder(nn.Module):
         x = obs.flatten(1).to(self.first.weight.dtype)
         if obs.dtype == torch.uint8:
             x = x / 255.0
-        return torch.tanh(self.second(torch.tanh(self.first(x))))
+        x = torch.tanh(self.first_norm(self.first(x)))
+        return torch.tanh(self.second_norm(self.second(x)))
 
 
-def build_encoder(name: str, observation_shape: Sequence[int], hidden_size: int = 0) -> nn.Module:
+def build_encoder(
+    name: str, observation_shape: Sequence[int], hidden_size: int = 0, layer_norm: bool = False
+) -> nn.Module:
     """Returns an encoder by name.
 
     Args:
         name: See the top of this file.
         observation_shape: Shape of one observation.
         hidden_size: Units of the last layer; 0 takes the paper's number.
+        layer_norm: Whether to normalise layers.
 
     Raises:
         UserError: The encoder reads pictures and the observations are none, or are too small.
     """
     if name == "mlp":
-        return DenseEncoder(observation_shape, hidden_size or 64)
+        return DenseEncoder(observation_shape, hidden_size or 64, layer_norm)
     if len(observation_shape) != 3:
         raise UserError(
             f"model.encoder={name} reads pictures, but observations have shape {tuple(observation_shape)}: "
             "choose model.encoder=mlp"
         )
     if name == "impala":
-        return ImpalaEncoder(observation_shape, hidden_size or 256)
+        return ImpalaEncoder(observation_shape, hidden_size or 256, layer_norm)
     convolutions, paper_size = CONVOLUTIONS[name]
-    return ConvolutionalEncoder(observation_shape, convolutions, hidden_size or paper_size)
+    return ConvolutionalEncoder(observation_shape, convolutions, hidden_size or paper_size, layer_norm)

@@ -54,7 +54,7 @@ class Network(nn.Module):
         super().__init__()
         self.num_actions = num_actions
         self.action_reward_input = config.action_reward_input
-        self.encoder = build_encoder(config.encoder, observation_shape, config.hidden_size)
+        self.encoder = build_encoder(config.encoder, observation_shape, config.hidden_size, config.layer_norm)
         num_features = int(self.encoder.num_features)  # type: ignore[arg-type]
         if config.action_reward_input:
             num_features += num_actions + 1

@@ -79,6 +79,8 @@ class Actor:
             self._last_B = torch.zeros(num_envs, dtype=torch.bool, device=device)
             self._action_B = torch.zeros(num_envs, dtype=torch.int64, device=device)
             self._reward_B = torch.zeros(num_envs, dtype=torch.float32, device=device)
+            self._score_B = torch.zeros(num_envs, dtype=getattr(envs, "reward_dtype", torch.int32), device=device)
+            self._truncated_B = torch.zeros(num_envs, dtype=torch.bool, device=device)
             self._return_B = torch.zeros(num_envs, dtype=torch.float32, device=device)
             self._steps_B = torch.zeros(num_envs, dtype=torch.int64, device=device)
             self._state_BS = self.network.initial_state(num_envs)
@@ -114,34 +116,42 @@ class Actor:
     def _run(self, rollout: Rollout) -> None:
         """One unroll; this is what a CUDA graph holds."""
         rollout.state_BS.copy_(self._state_BS)
-        obs_BX, state_BS = self._obs_BX, self._state_BS
+        rollout.inputs.obs_TBX[0].copy_(self._obs_BX)
+        state_BS = self._state_BS
         for t in range(self.unroll_length):
-            inputs = self._record_inputs(rollout, t, obs_BX)
+            inputs = self._record_inputs(rollout, t)
             with ranges.phase("inference"), self.precision.autocast():
                 action = self.agent.act(self.network, inputs, state_BS, self.generator)
             with ranges.phase("environment"):
-                obs_BX, reward_B, terminated_B, truncated_B, _ = self.envs.step(action.action_B)
+                self.envs.step_into(
+                    action.action_B,
+                    observations=rollout.inputs.obs_TBX[t + 1],
+                    rewards=self._score_B,
+                    terminations=rollout.terminated_TB[t],
+                    truncations=self._truncated_B,
+                )
             state_BS = action.state_BS
             for name, value in action.behaviour.items():
                 rollout.behaviour[name][t].copy_(value)
-            self._record_step(rollout, t, action.action_B, reward_B, terminated_B, truncated_B)
-        self._record_inputs(rollout, self.unroll_length, obs_BX)
-        self._obs_BX.copy_(obs_BX)
+            self._record_step(rollout, t, action.action_B)
+        self._record_inputs(rollout, self.unroll_length)
+        self._obs_BX.copy_(rollout.inputs.obs_TBX[-1])
         self._state_BS.copy_(state_BS)
+        rollout.final_state_BS.copy_(state_BS)
 
-    def _record_inputs(self, rollout: Rollout, t: int, obs_BX: Tensor) -> Inputs:
-        for buffer, value in zip(rollout.inputs, (obs_BX, self._first_B, self._action_B, self._reward_B), strict=True):
-            buffer[t].copy_(value)
+    def _record_inputs(self, rollout: Rollout, t: int) -> Inputs:
+        """Completes what the network sees at step t and returns it."""
+        inputs = rollout.inputs
+        inputs.first_TB[t].copy_(self._first_B)
+        inputs.previous_action_TB[t].copy_(self._action_B)
+        inputs.previous_reward_TB[t].copy_(self._reward_B)
         rollout.last_TB[t].copy_(self._last_B)
-        return Inputs(*(buffer[t : t + 1] for buffer in rollout.inputs))
+        return Inputs(*(x[t : t + 1] for x in inputs))
 
-    def _record_step(
-        self, rollout: Rollout, t: int, action_B: Tensor, reward_B: Tensor, terminated_B: Tensor, truncated_B: Tensor
-    ) -> None:
+    def _record_step(self, rollout: Rollout, t: int, action_B: Tensor) -> None:
         """Records the outcome of step t and moves the flags on; see `agents/rollout.py` for what they mean."""
-        done_B = terminated_B | truncated_B
-        rollout.terminated_TB[t].copy_(terminated_B)
-        self._return_B.add_(reward_B)
+        done_B = rollout.terminated_TB[t] | self._truncated_B
+        self._return_B.add_(self._score_B)
         self._steps_B.add_(~self._last_B)
         rollout.episode_return_TB[t].copy_(torch.where(done_B, self._return_B, torch.nan))
         rollout.episode_steps_TB[t].copy_(self._steps_B * done_B)
@@ -149,7 +159,7 @@ class Actor:
         self._steps_B.mul_(~done_B)
         # The action after a final observation is ignored by the environment.
         self._action_B.copy_(action_B * ~self._last_B)
-        self._reward_B.copy_(reward_B.clamp(-1, 1) if self.clip_rewards else reward_B)
+        self._reward_B.copy_(self._score_B.clamp(-1, 1) if self.clip_rewards else self._score_B)
         self._first_B.copy_(self._last_B)
         self._last_B.copy_(done_B)
 
@@ -188,6 +198,7 @@ class Actor:
             terminated_TB=buffer(self._last_B),
             behaviour={name: buffer(value) for name, value in behaviour.items()},
             state_BS=torch.zeros_like(self._state_BS),
+            final_state_BS=torch.zeros_like(self._state_BS),
             episode_return_TB=torch.full((T, B), torch.nan, device=self.device),
             episode_steps_TB=buffer(self._steps_B),
         )
@@ -197,7 +208,7 @@ class Actor:
         return {
             "carry": {name: tensor.clone() for name, tensor in self._carry().items()},
             "generator": self.generator.get_state(),
-            "envs": torch.frombuffer(bytearray(self.envs.clone_state()), dtype=torch.uint8),
+            "envs": [torch.frombuffer(bytearray(lane), dtype=torch.uint8) for lane in self.envs.clone_lanes()],
             "num_unrolls": self.num_unrolls,
         }
 
@@ -206,7 +217,7 @@ class Actor:
         for name, tensor in self._carry().items():
             tensor.copy_(state["carry"][name])
         self.generator.set_state(state["generator"])
-        self.envs.restore_state(state["envs"].numpy().tobytes())
+        self.envs.restore_lanes([lane.numpy().tobytes() for lane in state["envs"]])
 
     def _carry(self) -> dict[str, Tensor]:
         return {

@@ -26,12 +26,18 @@ class Environments(Protocol):
         """Returns observations (B, X), rewards (B,), terminated (B,), truncated (B,), information."""
         ...
 
-    def clone_state(self) -> bytes:
+    def step_into(
+        self, actions: Tensor, observations: Tensor, rewards: Tensor, terminations: Tensor, truncations: Tensor
+    ) -> None:
+        """Steps and writes the results into the caller's tensors, without a copy."""
+        ...
+
+    def clone_lanes(self) -> list[bytes]:
         """Returns the whole state of all environments, random generators included."""
         ...
 
-    def restore_state(self, state: bytes) -> None:
-        """Continues from what `clone_state` returned, with identical results."""
+    def restore_lanes(self, snapshots: list[bytes]) -> None:
+        """Continues from what `clone_lanes` returned, with identical results."""
         ...
 
     def close(self) -> None:
@@ -55,10 +61,14 @@ class _AlePy:
         t = torch.from_numpy
         return t(obs), t(reward), t(terminated), t(truncated), info
 
-    def clone_state(self) -> bytes:
-        return b"\0"
+    def step_into(self, actions, observations, rewards, terminations, truncations):
+        for target, value in zip((observations, rewards, terminations, truncations), self.step(actions), strict=False):
+            target.copy_(value)
 
-    def restore_state(self, state: bytes) -> None:
+    def clone_lanes(self):
+        return [b"\0"]
+
+    def restore_lanes(self, snapshots):
         self.reset(seed=0)
 
     def close(self) -> None:

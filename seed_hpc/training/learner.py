@@ -89,7 +89,7 @@ class Learner:
             actor.wait_for(rollout)
             actor.publication.wait_for_copy()
             lags: list[int] = []
-            for batch in self.agent.batches(rollout, self.generator):
+            for batch in self.agent.batches(self.network, rollout, self.generator):
                 lags.append(self.num_updates - batch.policy_version)
                 self._update_on(batch)
             self.last_lag = sum(lags) / max(1, len(lags))

@@ -28,6 +28,10 @@ def build_optimizer(
         return torch.optim.Adam(
             parameters, config.learning_rate, (config.beta1, config.beta2), config.epsilon, fused=True
         )
+    if config.name == "radam":
+        return torch.optim.RAdam(
+            parameters, config.learning_rate, (config.beta1, config.beta2), config.epsilon, foreach=True
+        )
     return torch.optim.RMSprop(parameters, config.learning_rate, config.rms_decay, config.epsilon, foreach=True)
 
 

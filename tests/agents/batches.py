@@ -61,6 +61,7 @@ def random_rollout(T, B, A, seed, end_probability=0.2):
         terminated_TB=terminated,
         behaviour={"log_probability": log_mu, "value": torch.randn(T, B, generator=generator, dtype=torch.float64)},
         state_BS=torch.zeros(B, 0),
+        final_state_BS=torch.zeros(B, 0),
         episode_return_TB=torch.full((T, B), torch.nan),
         episode_steps_TB=torch.zeros(T, B, dtype=torch.int64),
     )

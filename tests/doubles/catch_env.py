@@ -17,6 +17,8 @@ ROWS, COLUMNS = 10, 5
 class CatchEnvs:
     """B boards; observations uint8 (B, 1, 10, 5); `max_steps` truncates, `done_at` ends given lanes at given steps."""
 
+    reward_dtype = torch.float32
+
     def __init__(self, num_envs, max_steps=10**9):
         self.num_envs, self.max_steps = num_envs, max_steps
         self.single_observation_space = SimpleNamespace(shape=(1, ROWS, COLUMNS))
@@ -57,13 +59,20 @@ class CatchEnvs:
         obs[lanes, 0, ROWS - 1, self.paddle] = 255
         return obs
 
-    def clone_state(self):
+    def step_into(self, actions, observations, rewards, terminations, truncations):
+        obs, reward, terminated, truncated, _ = self.step(actions)
+        observations.copy_(obs)
+        rewards.copy_(reward)
+        terminations.copy_(terminated)
+        truncations.copy_(truncated)
+
+    def clone_lanes(self):
         names = ("row", "ball", "paddle", "steps", "ended")
         state = {name: getattr(self, name).tolist() for name in names}
-        return pickle.dumps((state, self.generator.get_state().tolist()))
+        return [pickle.dumps((state, self.generator.get_state().tolist()))]
 
-    def restore_state(self, state):
-        values, generator = pickle.loads(state)
+    def restore_lanes(self, snapshots):
+        values, generator = pickle.loads(snapshots[0])
         for name, value in values.items():
             setattr(self, name, torch.tensor(value))
         self.generator.set_state(torch.tensor(generator, dtype=torch.uint8))

@@ -25,8 +25,22 @@ def without_times(directory):
     return [{name: value for name, value in line.items() if name not in TIMES} for line in lines(directory)]
 
 
-def test_it_learns_catch(catch, new_run):
-    experiment, loop = catch("training.total_frames=60_000", "env.num_envs=32")
+PQN = [
+    "agent.name=pqn",
+    "agent.minibatches=4",
+    "agent.epsilon_decay=0.5",
+    "agent.epsilon_end=0.02",
+    "model.layer_norm=true",
+]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["agent.name=vtrace"], ["agent.name=vtrace", "model.core=lstm"], ["agent.name=ppo"], PQN],
+    ids=["vtrace", "vtrace lstm", "ppo", "pqn"],
+)
+def test_every_agent_learns_catch(catch, new_run, overrides):
+    experiment, loop = catch("training.total_frames=60_000", "env.num_envs=32", *overrides)
     directory = new_run(experiment, "a")
     assert train(directory, loop) == "finished"
     assert lines(directory)[-1]["mean_return"] > 0.5  # random: about -0.6
