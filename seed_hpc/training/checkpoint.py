@@ -63,6 +63,8 @@ class CheckpointStore:
     def commit(self, frames: int) -> None:
         """Makes a checkpoint that every rank has written the newest one, and removes those that are too old.
 
+        Files beyond it go too: a run that was resumed from before them has left them behind.
+
         Raises:
             RunFailedError: As for `write`.
         """
@@ -70,7 +72,8 @@ class CheckpointStore:
         with _explaining(newest):
             write_json(self.folder / "latest.json", {"file": newest.name, "frames": frames, "format": FORMAT})
             whole = sorted(path for path in self.folder.glob("checkpoint_*.pt") if path.suffixes == [".pt"])
-            for old in whole[: -self.keep]:
+            kept = [path for path in whole if path.name <= newest.name][-self.keep :]
+            for old in set(whole) - set(kept):
                 for path in self.folder.glob(f"{old.stem}.*"):
                     path.unlink(missing_ok=True)
 

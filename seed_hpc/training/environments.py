@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import typing
 from typing import Any, Protocol
 
 import torch
@@ -45,36 +46,6 @@ class Environments(Protocol):
         ...
 
 
-class _AlePy:
-    def __init__(self, envs: Any) -> None:
-        self.envs = envs
-        self.num_envs = envs.num_envs
-        self.single_observation_space = envs.single_observation_space
-        self.single_action_space = envs.single_action_space
-
-    def reset(self, *, seed: int | None = None) -> tuple[Tensor, dict[str, Any]]:
-        obs, info = self.envs.reset(seed=seed)
-        return torch.from_numpy(obs), info
-
-    def step(self, actions: Tensor) -> Any:
-        obs, reward, terminated, truncated, info = self.envs.step(actions.numpy())
-        t = torch.from_numpy
-        return t(obs), t(reward), t(terminated), t(truncated), info
-
-    def step_into(self, actions, observations, rewards, terminations, truncations):
-        for target, value in zip((observations, rewards, terminations, truncations), self.step(actions), strict=False):
-            target.copy_(value)
-
-    def clone_lanes(self):
-        return [b"\0"]
-
-    def restore_lanes(self, snapshots):
-        self.reset(seed=0)
-
-    def close(self) -> None:
-        self.envs.close()
-
-
 def make_environments(config: EnvConfig, *, num_envs: int, device: torch.device, **changes: Any) -> Environments:
     """Makes environments.
 
@@ -89,7 +60,7 @@ def make_environments(config: EnvConfig, *, num_envs: int, device: torch.device,
     Raises:
         UserError: Unknown game, or a ROM or library is missing.
     """
-    from ale_py.vector_env import AtariVectorEnv
+    import seed_hpc
 
     arguments: dict[str, Any] = {
         "num_threads": config.num_threads,
@@ -105,6 +76,8 @@ def make_environments(config: EnvConfig, *, num_envs: int, device: torch.device,
         "full_action_space": config.full_action_space,
         "max_num_frames_per_episode": config.max_num_frames_per_episode,
         "reward_clipping": False,
+        "output": "torch",
+        "device": str(device),
         **changes,
     }
-    return _AlePy(AtariVectorEnv(config.game, num_envs, **arguments))
+    return typing.cast("Environments", seed_hpc.make_vec(config.game, num_envs, **arguments))

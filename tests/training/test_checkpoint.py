@@ -26,6 +26,14 @@ def test_newest_is_found_and_old_ones_go(tmp_path):
     ]
 
 
+def test_a_run_resumed_from_an_older_checkpoint_leaves_the_later_ones_behind(tmp_path):
+    store = CheckpointStore(tmp_path / "c", keep=2)
+    for frames in (10, 20, 30, 5, 15):
+        store.save({"x": frames}, frames=frames)
+        assert load_checkpoint(store.latest())["x"] == frames
+    assert len(list(store.folder.glob("*.pt"))) == 2
+
+
 def test_a_failure_leaves_the_checkpoint_before_in_charge(tmp_path, monkeypatch):
     store = CheckpointStore(tmp_path / "c")
     store.save({"x": 1}, frames=1)
