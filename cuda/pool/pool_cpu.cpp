@@ -96,7 +96,7 @@ struct Pool {
   Start make_start(int lane_index, Painter& painter) const;
   void prepare_starts(const uint8_t* mask, const int32_t* seeds);
   seed_status check_lanes() const;
-  seed_status post_steps(const int32_t* actions, const float* strengths, bool write_rows);
+  seed_status post_steps(const int64_t* actions, const float* strengths, bool write_rows);
   seed_status collect(const seed_pool_outputs& outputs, bool rows_are_written);
 };
 
@@ -273,13 +273,13 @@ seed_status Pool::collect(const seed_pool_outputs& outputs, bool rows_are_writte
 }
 
 // Posts one step for each lane of the last batch.
-seed_status Pool::post_steps(const int32_t* actions, const float* strengths, bool write_rows) {
+seed_status Pool::post_steps(const int64_t* actions, const float* strengths, bool write_rows) {
   const int32_t num_actions = strengths != nullptr ? int32_t{kNumActions} : int32_t(action_numbers.size());
   for (size_t row = 0; row < batch.size(); ++row) {
     const PoolLane& pooled = lanes[size_t(batch[row])];
     if (actions[row] < 0 || actions[row] >= num_actions)
-      return fail(SEED_INVALID_ARGUMENT, "the action of row %d is %d, it must be 0 to %d", int(row), actions[row],
-                  num_actions - 1);
+      return fail(SEED_INVALID_ARGUMENT, "the action of row %d is %lld, it must be 0 to %d", int(row),
+                  static_cast<long long>(actions[row]), num_actions - 1);
     if (strengths != nullptr && !std::isfinite(strengths[row]))
       return fail(SEED_INVALID_ARGUMENT, "the action of row %d is not finite", int(row));
     if (options.autoreset == SEED_AUTORESET_DISABLED && pooled.lane.ended)
@@ -288,7 +288,7 @@ seed_status Pool::post_steps(const int32_t* actions, const float* strengths, boo
   for (size_t row = 0; row < batch.size(); ++row) {
     PoolLane& pooled = lanes[size_t(batch[row])];
     pooled.task = TaskKind::kStep;
-    pooled.action = strengths != nullptr ? actions[row] : action_numbers[size_t(actions[row])];
+    pooled.action = strengths != nullptr ? int32_t(actions[row]) : action_numbers[size_t(actions[row])];
     pooled.strength = strengths != nullptr ? strengths[row] : 1.0f;
     pooled.seed = SEED_NO_SEED;
     pooled.row = write_rows ? int32_t(row) : -1;
@@ -621,7 +621,7 @@ seed_status seed_pool_reset(seed_pool* pool, const uint8_t* mask, const int32_t*
   return pool->collect(*outputs, direct);
 }
 
-seed_status seed_pool_send(seed_pool* pool, const int32_t* actions, const float* strengths) {
+seed_status seed_pool_send(seed_pool* pool, const int64_t* actions, const float* strengths) {
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_pointer(actions, "actions"));
   SEED_CHECK(check_process(*pool));
@@ -640,7 +640,7 @@ seed_status seed_pool_recv(seed_pool* pool, const seed_pool_outputs* outputs) {
   return pool->collect(*outputs, false);
 }
 
-seed_status seed_pool_step(seed_pool* pool, const int32_t* actions, const float* strengths,
+seed_status seed_pool_step(seed_pool* pool, const int64_t* actions, const float* strengths,
                            const seed_pool_outputs* outputs) {
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_pointer(actions, "actions"));

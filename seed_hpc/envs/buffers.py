@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-# Arrays that are kept for reuse; a caller who holds on to more gets fresh ones.
-_MOST_KEPT = 6
+# How many arrays are looked at before a fresh one is made: callers drop them in the order in which they got them.
+_MOST_TRIED = 3
 
 
 class BufferRing:
@@ -22,11 +22,13 @@ class BufferRing:
     Args:
         shape: Of the arrays.
         dtype: Of the arrays.
+        most_kept: Arrays that are kept for reuse; a caller who holds on to more gets fresh ones.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, most_kept: int) -> None:
         self._shape = shape
         self._dtype = np.dtype(dtype)
+        self._most_kept = most_kept
         self._entries: list[tuple[NDArray[Any], int]] = []
         self._next = 0
         # What sys.getrefcount says about an array that only the ring holds; depends on the interpreter.
@@ -39,17 +41,19 @@ class BufferRing:
     def take(self) -> tuple[NDArray[Any], int]:
         """Returns an array with arbitrary contents, and its address."""
         entries = self._entries
-        for i in range(len(entries)):
-            entry = entries[(self._next + i) % len(entries)]
+        for _ in range(min(_MOST_TRIED, len(entries))):
+            self._next = (self._next + 1) % len(entries)
+            entry = entries[self._next]
             if self._count(entry) == self._idle_count:
-                self._next += i + 1
                 return entry
-        array = np.empty(self._shape, dtype=self._dtype)
-        fresh = (array, array.ctypes.data)
-        del array
-        if len(entries) < _MOST_KEPT:
-            entries.append(fresh)
+        entry = self._make()
+        if len(entries) < self._most_kept:
+            self._next = len(entries)
+            entries.append(entry)
         else:  # forget one that somebody holds
-            entries[self._next % _MOST_KEPT] = fresh
-            self._next += 1
-        return fresh
+            entries[self._next] = entry
+        return entry
+
+    def _make(self) -> tuple[NDArray[Any], int]:
+        array = np.empty(self._shape, dtype=self._dtype)
+        return array, array.ctypes.data

@@ -235,6 +235,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self.metadata = {"autoreset_mode": self.autoreset_mode}
         self._first_env_id = first_env_id
         self._seeded = False
+        self._has_final = self.autoreset_mode == AutoresetMode.SAME_STEP
 
         self.single_observation_space = observation_space(stack_num, img_height, img_width, grayscale)
         self.single_action_space = continuous_action_space() if continuous else spaces.Discrete(self._num_actions())
@@ -245,13 +246,20 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def _make_buffers(self) -> None:
         rows = self.batch_size
         shape = self.single_observation_space.shape or ()
-        self._observations = BufferRing((rows, *shape), np.uint8)
-        self._final_observations = BufferRing((rows, *shape), np.uint8)
-        self._numbers = BufferRing((5, rows), np.int32)  # rewards and the four infos
-        self._flags = BufferRing((2, rows), np.bool_)  # terminations, truncations
+        self._observations = BufferRing((rows, *shape), np.uint8, most_kept=6)
+        self._final_observations = BufferRing((rows, *shape), np.uint8, most_kept=2)
+        # Rows of a block: rewards, the four infos, and a row of bytes with terminations and truncations.
+        self._blocks = BufferRing((6, rows), np.int32, most_kept=256)
         self._num_ended = ctypes.c_int32()
         self._outputs.num_ended = ctypes.addressof(self._num_ended)
-        self._outputs_pointer = ctypes.byref(self._outputs)
+        self._outputs_address = ctypes.addressof(self._outputs)
+        # Where the library reads actions: their address is found once.
+        self._action_buffer = np.empty(rows, dtype=np.int64)
+        self._strength_buffer = np.empty(rows, dtype=np.float32)
+        self._actions_address = self._action_buffer.ctypes.data
+        self._strengths_address = self._strength_buffer.ctypes.data if self.continuous else None
+        self._step = self._library.seed_pool_step
+        self._step.argtypes = [ctypes.c_void_p] * 4
 
     # ---- gymnasium's interface -----------------------------------------------------------------------------------
 
@@ -283,7 +291,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         rows = self._take_rows(final=False)
         self._check(
             self._library.seed_pool_reset(
-                self._pool, _address(mask), _address(seeds), _address(env_ids), self._outputs_pointer
+                self._pool, _address(mask), _address(seeds), _address(env_ids), _pointer(self._outputs_address)
             )
         )
         self._seeded = True
@@ -304,21 +312,23 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             UserError: An action is outside the space; no lane has moved.
         """
-        numbers, strengths = self._actions(actions)
-        rows = self._take_rows(final=self.autoreset_mode == AutoresetMode.SAME_STEP)
-        status = self._library.seed_pool_step(self._pool, _address(numbers), _address(strengths), self._outputs_pointer)
-        self._check(status)
+        self._read_actions(actions)
+        rows = self._take_rows(final=self._has_final)
+        status = self._step(self._pool, self._actions_address, self._strengths_address, self._outputs_address)
+        if status:
+            self._check(status)
         return self._finish(rows)
 
     def send(self, actions: ArrayLike) -> None:
         """Starts a step and returns at once; `recv` brings the results. Arguments as in `step`."""
-        numbers, strengths = self._actions(actions)
-        self._check(self._library.seed_pool_send(self._pool, _address(numbers), _address(strengths)))
+        self._read_actions(actions)
+        actions_pointer, strengths_pointer = _pointer(self._actions_address), _pointer(self._strengths_address)
+        self._check(self._library.seed_pool_send(self._pool, actions_pointer, strengths_pointer))
 
     def recv(self) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Waits for the `batch_size` lanes that were sent first. Returns as `step` does."""
-        rows = self._take_rows(final=self.autoreset_mode == AutoresetMode.SAME_STEP)
-        self._check(self._library.seed_pool_recv(self._pool, self._outputs_pointer))
+        rows = self._take_rows(final=self._has_final)
+        self._check(self._library.seed_pool_recv(self._pool, _pointer(self._outputs_address)))
         return self._finish(rows)
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -349,15 +359,15 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             UserError: An action is outside the space, or a target has another shape, type or layout.
         """
-        numbers, strengths = self._actions(actions)
+        self._read_actions(actions)
         outputs = PoolOutputs(
             observations=_target(observations, "observations", self.observation_space.shape, np.uint8),
             rewards=_target(rewards, "rewards", (self.batch_size,), np.int32),
             terminations=_target(terminations, "terminations", (self.batch_size,), np.bool_),
             truncations=_target(truncations, "truncations", (self.batch_size,), np.bool_),
         )
-        status = self._library.seed_pool_step(self._pool, _address(numbers), _address(strengths), ctypes.byref(outputs))
-        self._check(status)
+        address = ctypes.addressof(outputs)
+        self._check(self._step(self._pool, self._actions_address, self._strengths_address, address))
 
     def clone_lanes(self, lanes: Sequence[int] | None = None) -> list[bytes]:
         """Returns exact snapshots: machine, random numbers, pictures and stack.
@@ -457,21 +467,20 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     # ---- Rows ----------------------------------------------------------------------------------------------------
 
     def _take_rows(self, *, final: bool) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Points the outputs at fresh arrays and returns these."""
-        outputs = self._outputs
-        observations, address = self._observations.take()
-        outputs.observations = address
-        numbers, address = self._numbers.take()
-        stride = 4 * self.batch_size
+        """Points the outputs at arrays that nobody holds and returns these."""
+        outputs, rows = self._outputs, self.batch_size
+        observations, outputs.observations = self._observations.take()
+        block, address = self._blocks.take()
+        stride = 4 * rows
         outputs.rewards = address
         outputs.env_ids = address + stride
         outputs.lives = address + 2 * stride
         outputs.frame_numbers = address + 3 * stride
         outputs.episode_frame_numbers = address + 4 * stride
-        flags, address = self._flags.take()
-        outputs.terminations = address
-        outputs.truncations = address + self.batch_size
-        rewards, env_ids, lives, frame_numbers, episode_frame_numbers = numbers
+        outputs.terminations = address + 5 * stride
+        outputs.truncations = address + 5 * stride + rows
+        rewards, env_ids, lives, frame_numbers, episode_frame_numbers, bytes_row = block
+        flags = bytes_row.view(np.bool_)
         infos = {
             "env_id": env_ids,
             "lives": lives,
@@ -480,7 +489,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         }
         if final:
             infos["final_obs"], outputs.final_observations = self._final_observations.take()
-        return observations, rewards, flags[0], flags[1], infos
+        return observations, rewards, flags[:rows], flags[rows : 2 * rows], infos
 
     def _finish(self, rows: tuple[Any, Any, Any, Any, dict[str, Any]]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         observations, rewards, terminations, truncations, infos = rows
@@ -505,24 +514,23 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._check(self._library.seed_pool_actions(self._pool, ctypes.byref(count), None))
         return count.value
 
-    def _actions(self, actions: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.float32] | None]:
+    def _read_actions(self, actions: ArrayLike) -> None:
+        """Copies the actions to where the library reads them."""
         given = np.asarray(actions)
+        kind = given.dtype.kind
         expected = (self.batch_size, 3) if self.continuous else (self.batch_size,)
         if given.shape != expected:
             raise UserError(f"actions have the shape {given.shape}, they must have {expected}")
-        if self.continuous:
-            if given.dtype.kind not in "fiu":
-                raise UserError(f"continuous actions are of type {given.dtype}, they must be numbers")
-            if not np.isfinite(given).all():
-                raise UserError("an action is not finite")
-            numbers, strengths = discrete_actions(given, self.continuous_action_threshold)
-            return np.ascontiguousarray(numbers), np.ascontiguousarray(strengths)
-        if given.dtype.kind not in "iu":
-            raise UserError(f"actions are of type {given.dtype}, they must be integers")
-        numbers = np.ascontiguousarray(given, dtype=np.int32)
-        if given.dtype.itemsize > 4 and not np.array_equal(numbers, given):
-            raise UserError("an action is outside the action space")
-        return numbers, None
+        if not self.continuous:
+            if kind not in "iu":
+                raise UserError(f"actions are of type {given.dtype}, they must be integers")
+            np.copyto(self._action_buffer, given, casting="same_kind")
+            return
+        if kind not in "fiu":
+            raise UserError(f"continuous actions are of type {given.dtype}, they must be numbers")
+        if not np.isfinite(given).all():
+            raise UserError("an action is not finite")
+        self._action_buffer[:], self._strength_buffer[:] = discrete_actions(given, self.continuous_action_threshold)
 
     def _per_lane(self, name: str, value: ArrayLike | None) -> NDArray[np.int32] | None:
         if value is None or self.num_envs < 1:  # the library names a bad num_envs
@@ -603,6 +611,10 @@ def make_vec(
 
 def _address(array: NDArray[Any] | None) -> ctypes.c_void_p | None:
     return None if array is None else ctypes.c_void_p(array.ctypes.data)
+
+
+def _pointer(address: int | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(address)
 
 
 def _same(array: NDArray[Any]) -> Any:

@@ -91,11 +91,11 @@ SEED_API seed_status seed_pool_reset(seed_pool* pool, const uint8_t* mask, const
 
 /* Steps all lanes of the last batch and returns the next batch. `actions`: batch_size action indices. `strengths`:
  * batch_size paddle strengths with `actions` as action numbers 0..17 (continuous control), or NULL. */
-SEED_API seed_status seed_pool_step(seed_pool* pool, const int32_t* actions, const float* strengths,
+SEED_API seed_status seed_pool_step(seed_pool* pool, const int64_t* actions, const float* strengths,
                                     const seed_pool_outputs* outputs);
 
 /* The halves of a step: send returns at once; recv waits for the batch_size lanes that were sent first. */
-SEED_API seed_status seed_pool_send(seed_pool* pool, const int32_t* actions, const float* strengths);
+SEED_API seed_status seed_pool_send(seed_pool* pool, const int64_t* actions, const float* strengths);
 SEED_API seed_status seed_pool_recv(seed_pool* pool, const seed_pool_outputs* outputs);
 
 /* Exact snapshots of single lanes: machine, generators, pictures and stack, in a versioned format. A snapshot of one
