@@ -123,7 +123,11 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str,
     return state
 
 
-def _reason(error: Exception) -> str:
-    """The first line of what went wrong."""
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(text).splitlines()[0]
+def _reason(error: BaseException) -> str:
+    """The first line of what went wrong; torch hides the system's error behind one of its own."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror
+        inner = inner.__cause__ or inner.__context__
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -38,13 +38,20 @@ def test_a_failure_leaves_the_checkpoint_before_in_charge(tmp_path, monkeypatch)
     store = CheckpointStore(tmp_path / "c")
     store.save({"x": 1}, frames=1)
 
-    def full(state, file):
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
+    save = torch.save
 
-    monkeypatch.setattr(checkpoint_module.torch, "save", full)
+    class FullDisk:
+        written = 0
+
+        def write(self, data):
+            self.written += len(data)
+            if self.written > 5000:
+                raise OSError(28, "No space left on device")
+            return len(data)
+
+    monkeypatch.setattr(checkpoint_module.torch, "save", lambda state, file: save(state, FullDisk()))
     with pytest.raises(RunFailedError, match=r"No space left on device.*free space, then resume"):
-        store.save({"x": 2}, frames=2)
+        store.save({"x": torch.zeros(10_000)}, frames=2)
     monkeypatch.undo()
     assert load_checkpoint(store.latest())["x"] == 1
 
