@@ -78,9 +78,7 @@ def find_game(name: str) -> GameInfo:
     known = game_names()
     canonical = canonical_name(name)
     if canonical not in known:
-        raise UserError(
-            f"there is no game '{name}'{nearest(canonical, known)}; `seed-hpc env games` lists all {len(known)}"
-        )
+        raise UserError(f"there is no game '{name}'{nearest(canonical, known)}: use one of ale-py's {len(known)} names")
     library = _native.load("cpu")
     index = known.index(canonical)
     text = ctypes.c_char_p()
