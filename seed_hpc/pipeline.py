@@ -199,6 +199,21 @@ def check_experiments(runs: Sequence[PlannedRun], root: Path) -> None:
         load_experiment(str(root / run.config), run.overrides)
 
 
+def profile_frames(run: PlannedRun, root: Path, window: str) -> int:
+    """Returns the length of the profiled run: until the window of iterations has passed, and two more.
+
+    Args:
+        run: The run that is profiled.
+        root: Folder in which config/experiments lies.
+        window: "FIRST:COUNT", iterations of the training loop from 0.
+    """
+    from seed_hpc.config import load_experiment
+
+    experiment = load_experiment(str(root / run.config), run.overrides)
+    frames_per_iteration = experiment.env.num_envs * experiment.env.frameskip * experiment.training.unroll_length
+    return (sum(map(int, window.split(":"))) + 2) * frames_per_iteration
+
+
 # ---- one training job -----------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pipeline that is interrupted goes on where it stopped at the next call; nothing is trained twice."""
+"""A pipeline that is interrupted goes on where it stopped at the next call, up to the report; nothing is done twice."""
 
 import json
 import os
@@ -18,14 +18,15 @@ experiments:
   - name: tiny
     overrides: []
 kernels: {cuda_architectures: []}
-profile: {enabled: false}
+profile: {window: "1:2"}
 """
 EXPERIMENT = """
 agent: {name: vtrace}
-env: {game: pong, num_envs: 4, num_threads: 1}
+env: {game: pong, num_envs: 4, num_threads: 1, max_num_frames_per_episode: 2000}
+evaluation: {episodes: 2, random_episodes: 2, gif_frames: 20}
 model: {encoder: dqn2013}
 training:
-  total_frames: 16000
+  total_frames: 10000
   num_threads: 1
   log_interval_s: 0
   log_interval_frames: 960
@@ -93,15 +94,35 @@ def test_the_next_call_resumes_from_the_checkpoint(checkout, number):
     else:
         assert info["status"] == "running"
         snakemake(checkout, "--unlock")  # killed at once, Snakemake could not take its lock away
-    assert max(line["frames"] for line in before) < 16000
+    assert max(line["frames"] for line in before) < 10000
     snakemake(checkout, "--profile", "profiles/local", target)
     after = lines(directory)
     record = json.loads((directory / "training.json").read_text())
     assert record["status"] == "finished"
-    assert record["frames"] >= 16000
+    assert record["frames"] >= 10000
     frames = [line["frames"] for line in after]
     assert frames == sorted(set(frames))
     # The lines from before the checkpoint are still there: the run went on, it did not begin again.
     assert after[0] == before[0]
     assert json.loads((directory / "run.json").read_text())["started"] == info["started"]
     assert "Nothing to be done" in snakemake(checkout, "--profile", "profiles/local", target)
+    if number == signal.SIGINT:
+        to_the_report(checkout, directory)
+
+
+def to_the_report(checkout, directory):
+    """The rest of the pipeline, for real: evaluation, profile, report; then nothing is left to do."""
+    output = snakemake(checkout, "--profile", "profiles/local")
+    assert "Training" not in output
+    document = json.loads((checkout / "results" / "report" / "report.json").read_text())
+    (run,) = document["runs"]
+    assert run["frames"] >= 10000
+    assert run["evaluation"]["episodes"] == 2
+    assert run["gif"] == "episode.gif"
+    assert {"environment", "inference", "learner"} <= {phase["name"] for phase in run["phases"]}
+    assert run["profiles"][0]["tool"] == "torch"
+    assert run["profiles"][0]["api"], "the profile holds no operator"
+    assert any(row["metric"] == "cpu_utilisation" for row in run["utilisation"])
+    assert {job["name"].split("/")[0] for job in document["jobs"]} >= {"train_agent", "evaluate_agent", "profile_run"}
+    assert document["kernels"][0]["status"] == "built"
+    assert "Nothing to be done" in snakemake(checkout, "--profile", "profiles/local")

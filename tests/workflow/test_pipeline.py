@@ -128,6 +128,11 @@ def test_a_chosen_run_id_keeps_its_name(root):
     assert names == ["baseline-1", "baseline-2"]
 
 
+def test_a_profiled_run_lasts_until_its_window_has_passed(root):
+    (run,) = planned(root, overrides=["env.num_envs=8", "env.frameskip=4", "training.unroll_length=10"])
+    assert pipeline.profile_frames(run, root, "5:10") == (5 + 10 + 2) * 8 * 4 * 10
+
+
 def test_an_unknown_experiment_names_the_nearest(root):
     with pytest.raises(UserError, match=r"did you mean 'demo'\?"):
         pipeline.planned_runs(check(experiments=[{"name": "demoo"}]), root)

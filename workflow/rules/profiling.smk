@@ -27,7 +27,7 @@ rule profile_run:
         folder=subpath(output.tables, parent=True),
         libraries=subpath(input.library, parent=True),
         overrides=lambda wildcards: planned(wildcards).overrides,
-        frames=CONFIG["profile"]["frames"],
+        frames=lambda wildcards: pipeline.profile_frames(planned(wildcards), ROOT, CONFIG["profile"]["window"]),
         window=CONFIG["profile"]["window"],
     message:
         "Profiling {wildcards.experiment}/{wildcards.run_id} with {wildcards.tool}"
