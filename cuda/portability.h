@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one macro that lets the same functions compile for host and device.
+// The macros and primitives that let the same functions compile for host and device.
 #pragma once
+
+#include <cstdint>
 
 #if defined(__CUDACC__)
 #define SEED_HD __host__ __device__
@@ -8,9 +10,24 @@
 #define SEED_HD
 #endif
 
-// Functions of the step path that must not become calls.
+// Functions of the step path that must not become calls, and rare ones that must stay calls.
 #if defined(__CUDACC__)
 #define SEED_FORCE_INLINE __forceinline__
+#define SEED_NO_INLINE __noinline__ inline
 #else
 #define SEED_FORCE_INLINE inline __attribute__((always_inline))
+#define SEED_NO_INLINE inline __attribute__((noinline))
 #endif
+
+namespace seed {
+
+// Index of the lowest set bit; `bits` is not 0.
+SEED_HD SEED_FORCE_INLINE int count_trailing_zeros(uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+  return __ffs(static_cast<int>(bits)) - 1;
+#else
+  return __builtin_ctz(bits);
+#endif
+}
+
+}  // namespace seed

@@ -27,8 +27,8 @@ SEED_HD inline uint8_t bus_read(Bus& bus, uint16_t address) {
   if (is_cartridge_address(address)) {
     value = cartridge_read(console.cartridge, bus.rom, address, console.cycles - console.carry_cycles);
   } else if (is_tia_address(address)) {
-    value = tia_read(console.tia, bus.pixels, bus.inputs, address, console.cpu.bus, console.cycles,
-                     console.carry_cycles);
+    value =
+        tia_read(console.tia, bus.pixels, bus.inputs, address, console.cpu.bus, console.cycles, console.carry_cycles);
   } else if (is_ram_address(address)) {
     value = console.riot.ram[address & 0x7f];
   } else {

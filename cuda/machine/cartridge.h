@@ -32,10 +32,10 @@ struct Rom {
   const uint8_t* bytes;  // the caller's; must outlive the Rom
   uint32_t size_bytes;
   CartridgeType type;
-  bool accepted;               // set by rom_prepare
-  const Instruction* program;  // predecoded instructions (rom_predecode), or null: decode while running
+  bool accepted;                   // set by rom_prepare
+  const Instruction* program;      // predecoded instructions (rom_predecode), or null: decode while running
   const Translation* translation;  // native code made from this cartridge, or null: interpret
-  uint8_t* trace;  // one byte per ROM byte that notes what is executed (TraceBit), or null
+  uint8_t* trace;                  // one byte per ROM byte that notes what is executed (TraceBit), or null
 };
 
 // Returns whether a cartridge of `type` may have `size_bytes` bytes.

@@ -53,15 +53,15 @@ struct Console {
   Mos6502 cpu;
   Riot riot;  // riot.ram: the 128 bytes that ale-py's getRAM() returns
   Tia tia;
-  Cartridge cartridge;               // cartridge.ram: Superchip RAM; index i is CPU address F080 + i
-  int32_t cycles;                    // since the start of the frame
-  int32_t carry_cycles;  // cycles of the frame's first line that had passed when the frame call began
-  uint16_t num_lines;     // scanlines that the last frame call completed, also of a partial frame
-  uint16_t rows_reached;    // rows of the picture that the last frame call got to: below it the buffer keeps the
-                            // picture of two frames ago
-  uint8_t current_buffer;   // index of the picture drawn last
-  bool partial;             // the last frame call hit kMaxInstructionsPerFrame; the next one continues that frame
-  bool greyed;  // the rows below the beam have been dimmed for this partial frame
+  Cartridge cartridge;     // cartridge.ram: Superchip RAM; index i is CPU address F080 + i
+  int32_t cycles;          // since the start of the frame
+  int32_t carry_cycles;    // cycles of the frame's first line that had passed when the frame call began
+  uint16_t num_lines;      // scanlines that the last frame call completed, also of a partial frame
+  uint16_t rows_reached;   // rows of the picture that the last frame call got to: below it the buffer keeps the
+                           // picture of two frames ago
+  uint8_t current_buffer;  // index of the picture drawn last
+  bool partial;            // the last frame call hit kMaxInstructionsPerFrame; the next one continues that frame
+  bool greyed;             // the rows below the beam have been dimmed for this partial frame
   ConsoleError error;
 };
 static_assert(std::is_trivially_copyable<Console>::value, "copied with memcpy");

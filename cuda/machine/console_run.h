@@ -20,6 +20,10 @@ SEED_HD inline uint8_t* console_pixels(const Console& console, const Screen& scr
   return screen.buffers[console.current_buffer & 1];
 }
 
+SEED_HD inline int32_t line_limit_cycles(const Display& display) {
+  return ((display.pal ? kMaxLinesPal : kMaxLinesNtsc) + 1) * kCyclesPerLine;
+}
+
 SEED_HD inline void console_reset(Console& console, const Rom& rom, const Display& display, Screen screen,
                                   Mt19937& system) {
   if (console.error != ConsoleError::kNone) return;
@@ -32,6 +36,7 @@ SEED_HD inline void console_reset(Console& console, const Rom& rom, const Displa
   console.tia.window_stop_clock = (display.ystart + display.height) * kClocksPerLine;
   console.tia.num_rows = display.height;
   console.tia.drawn_clock = kHblankClocks;
+  console.tia.limit_cycles = line_limit_cycles(display);
   console.cycles = 0;
   console.carry_cycles = 0;
   console.cpu = Mos6502{};
@@ -62,6 +67,7 @@ SEED_HD inline void console_begin_frame(Console& console, const Display& display
   tia.window_stop_clock = tia.window_start_clock + display.height * kClocksPerLine;
   tia.num_rows = display.height;
   tia.drawn_clock = tia.window_start_clock + kHblankClocks;
+  tia.limit_cycles = line_limit_cycles(display);
   tia.colour_loss = display.pal && (console.num_lines & 1);
 }
 
@@ -69,8 +75,8 @@ SEED_HD inline void console_end_frame(Console& console) {
   const Tia& tia = console.tia;
   const int32_t clock = clock_of(console.cycles);
   const int32_t stop = clock < tia.window_stop_clock ? clock : tia.window_stop_clock;
-  console.rows_reached = static_cast<uint16_t>(
-      stop <= tia.window_start_clock ? 0 : (stop - tia.window_start_clock) / kClocksPerLine);
+  console.rows_reached =
+      static_cast<uint16_t>(stop <= tia.window_start_clock ? 0 : (stop - tia.window_start_clock) / kClocksPerLine);
   console.partial = false;
   console.greyed = false;
 }
@@ -116,6 +122,8 @@ SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Di
   Bus bus{console, rom, display, inputs, console_pixels(console, screen)};
   console.tia.frame_done = 0;
   console_run_cpu(bus);
+  tia_draw_until(console.tia, bus.pixels, console.tia.accessed_clock);
+  console.tia.accessed_clock = 0;
   console.cpu.bus = 0;  // the next opcode fetch overwrites it; one value keeps snapshots comparable
   console.num_lines = static_cast<uint16_t>(console.cycles / kCyclesPerLine);
   if (console.tia.frame_done) {

@@ -62,8 +62,7 @@ SEED_HD inline uint16_t cpu_operand_address(Bus& bus, Opcode opcode) {
       return cpu_index(bus, cpu_fetch_word(bus), cpu.Y, opcode.page_cycle);
     case Mode::kIndirect: {
       const uint16_t pointer = cpu_fetch_word(bus);
-      return cpu_read_pointer(bus, pointer,
-                              static_cast<uint16_t>((pointer & 0xff00) | ((pointer + 1) & 0xff)));
+      return cpu_read_pointer(bus, pointer, static_cast<uint16_t>((pointer & 0xff00) | ((pointer + 1) & 0xff)));
     }
     case Mode::kIndirectX: {
       const uint8_t pointer = static_cast<uint8_t>(cpu_fetch(bus) + cpu.X);
@@ -96,25 +95,55 @@ SEED_HD inline void cpu_branch(Bus& bus, bool taken) {
 // The operations that read their operand.
 SEED_HD inline void cpu_read_operation(Mos6502& cpu, Operation operation, uint8_t m) {
   switch (operation) {
-    case Operation::kADC: cpu_adc(cpu, m); break;
-    case Operation::kAND: cpu_load(cpu, cpu.A, cpu.A & m); break;
-    case Operation::kBIT: cpu_bit(cpu, m); break;
-    case Operation::kCMP: cpu_compare(cpu, cpu.A, m); break;
-    case Operation::kCPX: cpu_compare(cpu, cpu.X, m); break;
-    case Operation::kCPY: cpu_compare(cpu, cpu.Y, m); break;
-    case Operation::kEOR: cpu_load(cpu, cpu.A, cpu.A ^ m); break;
-    case Operation::kLDA: cpu_load(cpu, cpu.A, m); break;
-    case Operation::kLDX: cpu_load(cpu, cpu.X, m); break;
-    case Operation::kLDY: cpu_load(cpu, cpu.Y, m); break;
-    case Operation::kORA: cpu_load(cpu, cpu.A, cpu.A | m); break;
-    case Operation::kSBC: cpu_sbc(cpu, m); break;
+    case Operation::kADC:
+      cpu_adc(cpu, m);
+      break;
+    case Operation::kAND:
+      cpu_load(cpu, cpu.A, cpu.A & m);
+      break;
+    case Operation::kBIT:
+      cpu_bit(cpu, m);
+      break;
+    case Operation::kCMP:
+      cpu_compare(cpu, cpu.A, m);
+      break;
+    case Operation::kCPX:
+      cpu_compare(cpu, cpu.X, m);
+      break;
+    case Operation::kCPY:
+      cpu_compare(cpu, cpu.Y, m);
+      break;
+    case Operation::kEOR:
+      cpu_load(cpu, cpu.A, cpu.A ^ m);
+      break;
+    case Operation::kLDA:
+      cpu_load(cpu, cpu.A, m);
+      break;
+    case Operation::kLDX:
+      cpu_load(cpu, cpu.X, m);
+      break;
+    case Operation::kLDY:
+      cpu_load(cpu, cpu.Y, m);
+      break;
+    case Operation::kORA:
+      cpu_load(cpu, cpu.A, cpu.A | m);
+      break;
+    case Operation::kSBC:
+      cpu_sbc(cpu, m);
+      break;
     case Operation::kANC:
       cpu_load(cpu, cpu.A, cpu.A & m);
       cpu.C = cpu.A >> 7;
       break;
-    case Operation::kANE: cpu_load(cpu, cpu.A, (cpu.A | 0xee) & cpu.X & m); break;
-    case Operation::kARR: cpu_arr(cpu, m); break;
-    case Operation::kASR: cpu.A = cpu_lsr(cpu, cpu.A & m); break;
+    case Operation::kANE:
+      cpu_load(cpu, cpu.A, (cpu.A | 0xee) & cpu.X & m);
+      break;
+    case Operation::kARR:
+      cpu_arr(cpu, m);
+      break;
+    case Operation::kASR:
+      cpu.A = cpu_lsr(cpu, cpu.A & m);
+      break;
     case Operation::kLAS:
       cpu_load(cpu, cpu.A, cpu.SP & m);
       cpu.X = cpu.SP = cpu.A;
@@ -127,8 +156,11 @@ SEED_HD inline void cpu_read_operation(Mos6502& cpu, Operation operation, uint8_
       cpu_load(cpu, cpu.A, (cpu.A | 0xee) & m);
       cpu.X = cpu.A;
       break;
-    case Operation::kSBX: cpu_sbx(cpu, m); break;
-    default: break;  // NOP
+    case Operation::kSBX:
+      cpu_sbx(cpu, m);
+      break;
+    default:
+      break;  // NOP
   }
 }
 
@@ -136,35 +168,69 @@ SEED_HD inline void cpu_read_operation(Mos6502& cpu, Operation operation, uint8_
 SEED_HD inline uint8_t cpu_write_operation(Mos6502& cpu, Operation operation, uint16_t address) {
   const int high = (address >> 8) + 1;
   switch (operation) {
-    case Operation::kSTX: return cpu.X;
-    case Operation::kSTY: return cpu.Y;
-    case Operation::kSAX: return cpu.A & cpu.X;
-    case Operation::kSHA: return static_cast<uint8_t>(cpu.A & cpu.X & high);
+    case Operation::kSTX:
+      return cpu.X;
+    case Operation::kSTY:
+      return cpu.Y;
+    case Operation::kSAX:
+      return cpu.A & cpu.X;
+    case Operation::kSHA:
+      return static_cast<uint8_t>(cpu.A & cpu.X & high);
     case Operation::kSHS:
       cpu.SP = cpu.A & cpu.X;
       return static_cast<uint8_t>(cpu.SP & high);
-    case Operation::kSHX: return static_cast<uint8_t>(cpu.X & high);
-    case Operation::kSHY: return static_cast<uint8_t>(cpu.Y & high);
-    default: return cpu.A;  // STA
+    case Operation::kSHX:
+      return static_cast<uint8_t>(cpu.X & high);
+    case Operation::kSHY:
+      return static_cast<uint8_t>(cpu.Y & high);
+    default:
+      return cpu.A;  // STA
   }
 }
 
 // The operations that change their operand; returns its new value.
 SEED_HD inline uint8_t cpu_modify_operation(Mos6502& cpu, Operation operation, uint8_t m) {
   switch (operation) {
-    case Operation::kASL: return cpu_asl(cpu, m);
-    case Operation::kLSR: return cpu_lsr(cpu, m);
-    case Operation::kROL: return cpu_rol(cpu, m);
-    case Operation::kROR: return cpu_ror(cpu, m);
-    case Operation::kDEC: cpu.nz = static_cast<uint8_t>(m - 1); return static_cast<uint8_t>(cpu.nz);
-    case Operation::kINC: cpu.nz = static_cast<uint8_t>(m + 1); return static_cast<uint8_t>(cpu.nz);
-    case Operation::kDCP: m = static_cast<uint8_t>(m - 1); cpu_compare(cpu, cpu.A, m); return m;
-    case Operation::kISB: m = static_cast<uint8_t>(m + 1); cpu_sbc(cpu, m); return m;
-    case Operation::kRLA: m = cpu_rol(cpu, m); cpu_load(cpu, cpu.A, cpu.A & m); return m;
-    case Operation::kRRA: m = cpu_ror(cpu, m); cpu_adc(cpu, m); return m;
-    case Operation::kSLO: m = cpu_asl(cpu, m); cpu_load(cpu, cpu.A, cpu.A | m); return m;
-    case Operation::kSRE: m = cpu_lsr(cpu, m); cpu_load(cpu, cpu.A, cpu.A ^ m); return m;
-    default: return m;
+    case Operation::kASL:
+      return cpu_asl(cpu, m);
+    case Operation::kLSR:
+      return cpu_lsr(cpu, m);
+    case Operation::kROL:
+      return cpu_rol(cpu, m);
+    case Operation::kROR:
+      return cpu_ror(cpu, m);
+    case Operation::kDEC:
+      cpu.nz = static_cast<uint8_t>(m - 1);
+      return static_cast<uint8_t>(cpu.nz);
+    case Operation::kINC:
+      cpu.nz = static_cast<uint8_t>(m + 1);
+      return static_cast<uint8_t>(cpu.nz);
+    case Operation::kDCP:
+      m = static_cast<uint8_t>(m - 1);
+      cpu_compare(cpu, cpu.A, m);
+      return m;
+    case Operation::kISB:
+      m = static_cast<uint8_t>(m + 1);
+      cpu_sbc(cpu, m);
+      return m;
+    case Operation::kRLA:
+      m = cpu_rol(cpu, m);
+      cpu_load(cpu, cpu.A, cpu.A & m);
+      return m;
+    case Operation::kRRA:
+      m = cpu_ror(cpu, m);
+      cpu_adc(cpu, m);
+      return m;
+    case Operation::kSLO:
+      m = cpu_asl(cpu, m);
+      cpu_load(cpu, cpu.A, cpu.A | m);
+      return m;
+    case Operation::kSRE:
+      m = cpu_lsr(cpu, m);
+      cpu_load(cpu, cpu.A, cpu.A ^ m);
+      return m;
+    default:
+      return m;
   }
 }
 
@@ -172,32 +238,84 @@ SEED_HD inline uint8_t cpu_modify_operation(Mos6502& cpu, Operation operation, u
 SEED_HD inline void cpu_other_operation(Bus& bus, Opcode opcode) {
   Mos6502& cpu = bus.console.cpu;
   switch (opcode.operation) {
-    case Operation::kCLC: cpu.C = 0; break;
-    case Operation::kCLD: cpu.D = 0; break;
-    case Operation::kCLI: cpu.I = 0; break;
-    case Operation::kCLV: cpu.V = 0; break;
-    case Operation::kSEC: cpu.C = 1; break;
-    case Operation::kSED: cpu.D = 1; break;
-    case Operation::kSEI: cpu.I = 1; break;
-    case Operation::kDEX: cpu_load(cpu, cpu.X, cpu.X - 1); break;
-    case Operation::kDEY: cpu_load(cpu, cpu.Y, cpu.Y - 1); break;
-    case Operation::kINX: cpu_load(cpu, cpu.X, cpu.X + 1); break;
-    case Operation::kINY: cpu_load(cpu, cpu.Y, cpu.Y + 1); break;
-    case Operation::kTAX: cpu_load(cpu, cpu.X, cpu.A); break;
-    case Operation::kTAY: cpu_load(cpu, cpu.Y, cpu.A); break;
-    case Operation::kTSX: cpu_load(cpu, cpu.X, cpu.SP); break;
-    case Operation::kTXA: cpu_load(cpu, cpu.A, cpu.X); break;
-    case Operation::kTXS: cpu.SP = cpu.X; break;
-    case Operation::kTYA: cpu_load(cpu, cpu.A, cpu.Y); break;
-    case Operation::kBCC: cpu_branch(bus, !cpu.C); break;
-    case Operation::kBCS: cpu_branch(bus, cpu.C); break;
-    case Operation::kBEQ: cpu_branch(bus, cpu_zero(cpu)); break;
-    case Operation::kBNE: cpu_branch(bus, !cpu_zero(cpu)); break;
-    case Operation::kBMI: cpu_branch(bus, cpu_negative(cpu)); break;
-    case Operation::kBPL: cpu_branch(bus, !cpu_negative(cpu)); break;
-    case Operation::kBVC: cpu_branch(bus, !cpu.V); break;
-    case Operation::kBVS: cpu_branch(bus, cpu.V); break;
-    case Operation::kJMP: cpu.PC = cpu_operand_address(bus, opcode); break;
+    case Operation::kCLC:
+      cpu.C = 0;
+      break;
+    case Operation::kCLD:
+      cpu.D = 0;
+      break;
+    case Operation::kCLI:
+      cpu.I = 0;
+      break;
+    case Operation::kCLV:
+      cpu.V = 0;
+      break;
+    case Operation::kSEC:
+      cpu.C = 1;
+      break;
+    case Operation::kSED:
+      cpu.D = 1;
+      break;
+    case Operation::kSEI:
+      cpu.I = 1;
+      break;
+    case Operation::kDEX:
+      cpu_load(cpu, cpu.X, cpu.X - 1);
+      break;
+    case Operation::kDEY:
+      cpu_load(cpu, cpu.Y, cpu.Y - 1);
+      break;
+    case Operation::kINX:
+      cpu_load(cpu, cpu.X, cpu.X + 1);
+      break;
+    case Operation::kINY:
+      cpu_load(cpu, cpu.Y, cpu.Y + 1);
+      break;
+    case Operation::kTAX:
+      cpu_load(cpu, cpu.X, cpu.A);
+      break;
+    case Operation::kTAY:
+      cpu_load(cpu, cpu.Y, cpu.A);
+      break;
+    case Operation::kTSX:
+      cpu_load(cpu, cpu.X, cpu.SP);
+      break;
+    case Operation::kTXA:
+      cpu_load(cpu, cpu.A, cpu.X);
+      break;
+    case Operation::kTXS:
+      cpu.SP = cpu.X;
+      break;
+    case Operation::kTYA:
+      cpu_load(cpu, cpu.A, cpu.Y);
+      break;
+    case Operation::kBCC:
+      cpu_branch(bus, !cpu.C);
+      break;
+    case Operation::kBCS:
+      cpu_branch(bus, cpu.C);
+      break;
+    case Operation::kBEQ:
+      cpu_branch(bus, cpu_zero(cpu));
+      break;
+    case Operation::kBNE:
+      cpu_branch(bus, !cpu_zero(cpu));
+      break;
+    case Operation::kBMI:
+      cpu_branch(bus, cpu_negative(cpu));
+      break;
+    case Operation::kBPL:
+      cpu_branch(bus, !cpu_negative(cpu));
+      break;
+    case Operation::kBVC:
+      cpu_branch(bus, !cpu.V);
+      break;
+    case Operation::kBVS:
+      cpu_branch(bus, cpu.V);
+      break;
+    case Operation::kJMP:
+      cpu.PC = cpu_operand_address(bus, opcode);
+      break;
     case Operation::kJSR: {
       const uint8_t low = cpu_fetch(bus);
       cpu_read_stack(bus);
@@ -223,8 +341,12 @@ SEED_HD inline void cpu_other_operation(Bus& bus, Opcode opcode) {
       cpu.I = 1;
       cpu.PC = cpu_read_pointer(bus, 0xfffe, 0xffff);
       break;
-    case Operation::kPHA: cpu_push(bus, cpu.A); break;
-    case Operation::kPHP: cpu_push(bus, cpu_status(cpu)); break;
+    case Operation::kPHA:
+      cpu_push(bus, cpu.A);
+      break;
+    case Operation::kPHP:
+      cpu_push(bus, cpu_status(cpu));
+      break;
     case Operation::kPLA:
       cpu_read_stack(bus);
       cpu_load(cpu, cpu.A, cpu_pull(bus));
@@ -233,8 +355,11 @@ SEED_HD inline void cpu_other_operation(Bus& bus, Opcode opcode) {
       cpu_read_stack(bus);
       cpu_set_status(cpu, cpu_pull(bus));
       break;
-    case Operation::kKIL: cpu.frozen = true; break;
-    default: break;  // NOP
+    case Operation::kKIL:
+      cpu.frozen = true;
+      break;
+    default:
+      break;  // NOP
   }
 }
 

@@ -5,7 +5,8 @@
 // masks (two players, two missiles, ball, playfield); drawing and collisions are word operations on them. A write first
 // draws everything before its colour clock in the old state (tia_draw_until), then changes the state.
 //
-// Everything exists only inside the window of lines that Display keeps; above and below it nothing is drawn or collides.
+// Everything exists only inside the window of lines that Display keeps; above and below it nothing is drawn or
+// collides.
 #pragma once
 
 #include <cstdint>
@@ -53,29 +54,59 @@ struct Tia {
   int32_t drawn_clock;               // every pixel before this colour clock is drawn and has collided
   int32_t window_start_clock;        // of row 0
   int32_t window_stop_clock;
-  int32_t num_rows;                  // of the picture; after a reset in mid-frame the window has more lines
-  int32_t vsync_due_clock;           // a VSYNC write that ends the pulse before this clock does not end the frame
-  int32_t hmove_clock;               // last HMOVE strobe
-  int32_t dump_off_cycles;           // when VBLANK bit 7 fell: the paddle capacitors charge since
-  uint16_t collisions;               // bits 2r + 1 and 2r = bits 7 and 6 of collision register r
-  uint8_t stale_masks;               // bit i: mask[i] must be rebuilt
-  uint8_t reg[kNumTiaRegisters];     // last value written; colours without bit 0
+  int32_t num_rows;               // of the picture; after a reset in mid-frame the window has more lines
+  int32_t vsync_due_clock;        // a VSYNC write that ends the pulse before this clock does not end the frame
+  int32_t hmove_clock;            // last HMOVE strobe
+  int32_t dump_off_cycles;        // when VBLANK bit 7 fell: the paddle capacitors charge since
+  uint64_t quiet;                 // bit r: writing reg[r]'s value to register r again changes nothing
+  int32_t limit_cycles;           // the first TIA write from here on ends the frame
+  int32_t accessed_clock;         // last write, whether or not it changed something, or collision read
+  uint16_t collisions;            // bits 2r + 1 and 2r = bits 7 and 6 of collision register r
+  uint16_t possible_collisions;   // of the objects that are shown at all
+  uint8_t stale_masks;            // bit i: mask[i] must be rebuilt
+  uint8_t shown;                  // bit i: mask[i] is not empty
+  uint8_t reg[kNumTiaRegisters];  // last value written that changed something
   uint8_t delayed_GRP[2];
   uint8_t delayed_ENABL;
-  uint8_t position[5];               // leftmost pixel of the first copy of P0, P1, M0, M1, BL
-  uint8_t colour_loss;               // 1: PAL picture after a frame with an odd number of lines
-  uint8_t reflect_pf;                // CTRLPF bit 0 as latched at the last line end
-  uint8_t skip_first[2];             // the first copy of the player is not shown
-  uint8_t hmove_blank;               // the next pixels left of 8 are black
-  uint8_t star_bug;                  // M0 motion bug is on
-  uint8_t star_phase;                // 0 to 3
-  uint8_t frame_done;                // the program or the line limit has ended the frame
+  uint8_t position[5];    // leftmost pixel of the first copy of P0, P1, M0, M1, BL
+  uint8_t colour_loss;    // 1: PAL picture after a frame with an odd number of lines
+  uint8_t reflect_pf;     // CTRLPF bit 0 as latched at the last line end
+  uint8_t skip_first[2];  // the first copy of the player is not shown
+  uint8_t hmove_blank;    // the next pixels left of 8 are black
+  uint8_t star_bug;       // M0 motion bug is on
+  uint8_t star_phase;     // 0 to 3
+  uint8_t frame_done;     // the program or the line limit has ended the frame
 };
+
+// The bits of a value written to register `reg` that mean anything. Sound is not emulated; motion registers count, but
+// do not show before HMOVE.
+SEED_HD SEED_FORCE_INLINE uint8_t significant_bits(int reg) {
+  static constexpr uint8_t kSignificant[64] = {
+      // VSYNC to NUSIZ1, colours, CTRLPF to PF2
+      0x02, 0x82, 0x00, 0x00, 0x37, 0x37, 0xfe, 0xfe, 0xfe, 0xfe, 0x37, 0x08, 0x08, 0xf0, 0xff, 0xff,
+      // strobes RESP0 to RESBL, sound, GRP0 to ENABL
+      0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0x02, 0x02, 0x02,
+      // motion, VDEL, RESMP, strobes HMOVE to CXCLR
+      0xf0, 0xf0, 0xf0, 0xf0, 0xf0, 0x01, 0x01, 0x01, 0x02, 0x02, 0xff, 0xff, 0xff};
+  return kSignificant[reg];
+}
+
+SEED_HD SEED_FORCE_INLINE constexpr uint64_t register_bit(int reg) { return uint64_t{1} << reg; }
+
+// Registers for which every write counts.
+constexpr uint64_t kStrobes = register_bit(kVSYNC) | register_bit(kRESP0) | register_bit(kRESP1) |
+                              register_bit(kRESM0) | register_bit(kRESM1) | register_bit(kRESBL) |
+                              register_bit(kHMOVE) | register_bit(kHMCLR) | register_bit(kCXCLR);
 
 SEED_HD inline void tia_reset(Tia& tia) {
   tia = Tia{};
   tia.vsync_due_clock = kNever;
   tia.stale_masks = 0x3f;
+  tia.quiet = ~kStrobes;
+}
+
+SEED_HD SEED_FORCE_INLINE void tia_set_quiet(Tia& tia, int reg, bool quiet) {
+  tia.quiet = quiet ? tia.quiet | register_bit(reg) : tia.quiet & ~register_bit(reg);
 }
 
 SEED_HD SEED_FORCE_INLINE int32_t cycles_to_line_end(int32_t cycles) {
@@ -85,6 +116,51 @@ SEED_HD SEED_FORCE_INLINE int32_t cycles_to_line_end(int32_t cycles) {
 
 SEED_HD SEED_FORCE_INLINE int32_t clock_of(int32_t cycles) {
   return static_cast<int32_t>(static_cast<uint32_t>(cycles) * kClocksPerCycle);
+}
+
+// --- Collision pairs ------------------------------------------------------------------------------------------------
+
+// Bits of Tia::collisions: register r, bit 7 (odd) and bit 6 (even).
+enum CollisionBit {
+  kM0P0,
+  kM0P1,
+  kM1P1,
+  kM1P0,
+  kP0BL,
+  kP0PF,
+  kP1BL,
+  kP1PF,
+  kM0BL,
+  kM0PF,
+  kM1BL,
+  kM1PF,
+  kUnusedCollision,
+  kBLPF,
+  kM0M1,
+  kP0P1
+};
+constexpr int kNumCollisionBits = 16;
+
+// The two objects of each collision bit, first in the low nibble.
+SEED_HD SEED_FORCE_INLINE int collision_pair(int bit) {
+  static constexpr uint8_t kPairs[kNumCollisionBits] = {kP0 << 4 | kM0, kP1 << 4 | kM0, kP1 << 4 | kM1, kP0 << 4 | kM1,
+                                                        kBL << 4 | kP0, kPF << 4 | kP0, kBL << 4 | kP1, kPF << 4 | kP1,
+                                                        kBL << 4 | kM0, kPF << 4 | kM0, kBL << 4 | kM1, kPF << 4 | kM1,
+                                                        kPF << 4 | kPF, kPF << 4 | kBL, kM1 << 4 | kM0, kP1 << 4 | kP0};
+  return kPairs[bit];
+}
+
+// The collisions that the objects in `shown` (bit i: object i) can have.
+SEED_HD inline uint32_t collisions_among(int shown) {
+  constexpr uint32_t kAll = 0xffff & ~(1u << kUnusedCollision);
+  uint32_t collisions = kAll;
+  if (!(shown & 1 << kP0)) collisions &= ~(1u << kM0P0 | 1u << kM1P0 | 1u << kP0BL | 1u << kP0PF | 1u << kP0P1);
+  if (!(shown & 1 << kP1)) collisions &= ~(1u << kM0P1 | 1u << kM1P1 | 1u << kP1BL | 1u << kP1PF | 1u << kP0P1);
+  if (!(shown & 1 << kM0)) collisions &= ~(1u << kM0P0 | 1u << kM0P1 | 1u << kM0BL | 1u << kM0PF | 1u << kM0M1);
+  if (!(shown & 1 << kM1)) collisions &= ~(1u << kM1P0 | 1u << kM1P1 | 1u << kM1BL | 1u << kM1PF | 1u << kM0M1);
+  if (!(shown & 1 << kBL)) collisions &= ~(1u << kP0BL | 1u << kP1BL | 1u << kM0BL | 1u << kM1BL | 1u << kBLPF);
+  if (!(shown & 1 << kPF)) collisions &= ~(1u << kP0PF | 1u << kP1PF | 1u << kM0PF | 1u << kM1PF | 1u << kBLPF);
+  return collisions;
 }
 
 // --- Object masks ---------------------------------------------------------------------------------------------------
@@ -118,8 +194,16 @@ SEED_HD SEED_FORCE_INLINE uint64_t copies_of(int nusiz) {
 }
 SEED_HD SEED_FORCE_INLINE bool has_copy_at_64(int nusiz) { return (nusiz & 5) == 4; }
 
-// Writes the 128-bit pattern low, high at pixel `position` of the 160-pixel ring.
-SEED_HD inline void place_pattern(uint64_t mask[3], uint64_t low, uint64_t high, int position) {
+// Makes the 128-bit pattern low, high at pixel `position` of the 160-pixel ring the mask of `object`.
+SEED_HD inline void place_pattern(Tia& tia, int object, uint64_t low, uint64_t high) {
+  uint64_t* const mask = tia.mask[object];
+  tia.shown &= static_cast<uint8_t>(~(1 << object));
+  if (low == 0) {
+    mask[0] = mask[1] = mask[2] = 0;
+    if (high == 0) return;
+  }
+  tia.shown |= static_cast<uint8_t>(1 << object);
+  const int position = tia.position[object];
   uint64_t line[5] = {0, 0, 0, 0, 0};
   const int word = position >> 6, shift = position & 63;
   line[word] = low << shift;
@@ -148,8 +232,7 @@ SEED_HD inline void build_player(Tia& tia, int player) {
   if ((nusiz & 7) == 5) pattern = static_cast<uint64_t>(double_bits(static_cast<uint32_t>(pattern))) << 1;
   if ((nusiz & 7) == 7) pattern = static_cast<uint64_t>(quadruple_bits(static_cast<uint32_t>(pattern))) << 1;
   const uint64_t copies = copies_of(nusiz) - (tia.skip_first[player] ? 1 : 0);
-  place_pattern(tia.mask[kP0 + player], pattern * copies, has_copy_at_64(nusiz) ? pattern : 0,
-                tia.position[kP0 + player]);
+  place_pattern(tia, kP0 + player, pattern * copies, has_copy_at_64(nusiz) ? pattern : 0);
 }
 
 SEED_HD inline void build_missile(Tia& tia, int missile) {
@@ -161,13 +244,12 @@ SEED_HD inline void build_missile(Tia& tia, int missile) {
     if (tia.star_phase == 2) enabled = false;
   }
   const uint64_t pattern = enabled ? (1u << width) - 1 : 0;
-  place_pattern(tia.mask[kM0 + missile], pattern * copies_of(nusiz), has_copy_at_64(nusiz) ? pattern : 0,
-                tia.position[kM0 + missile]);
+  place_pattern(tia, kM0 + missile, pattern * copies_of(nusiz), has_copy_at_64(nusiz) ? pattern : 0);
 }
 
 SEED_HD inline void build_ball(Tia& tia) {
   const int width = 1 << (tia.reg[kCTRLPF] >> 4 & 3);
-  place_pattern(tia.mask[kBL], ball_enabled(tia) ? (1u << width) - 1 : 0, 0, tia.position[kBL]);
+  place_pattern(tia, kBL, ball_enabled(tia) ? (1u << width) - 1 : 0, 0);
 }
 
 SEED_HD inline void build_playfield(Tia& tia) {
@@ -175,6 +257,7 @@ SEED_HD inline void build_playfield(Tia& tia) {
   const uint64_t left0 = quadruple_bits(pf0), left1 = quadruple_bits(reverse_byte(pf1)), left2 = quadruple_bits(pf2);
   const uint64_t low = left0 | left1 << 16 | left2 << 48, high = left2 >> 16;  // 80 pixels
   uint64_t* const mask = tia.mask[kPF];
+  tia.shown = static_cast<uint8_t>((tia.shown & ~(1 << kPF)) | ((low | high) != 0) << kPF);
   mask[0] = low;
   if (tia.reflect_pf) {
     const uint64_t right0 = quadruple_bits(reverse_byte(pf2)), right1 = quadruple_bits(pf1);
@@ -191,27 +274,17 @@ SEED_HD inline void build_playfield(Tia& tia) {
 SEED_HD inline void tia_build_masks(Tia& tia) {
   const int stale = tia.stale_masks;
   tia.stale_masks = 0;
+  const uint8_t shown = tia.shown;
   if (stale & (1 << kP0)) build_player(tia, 0);
   if (stale & (1 << kP1)) build_player(tia, 1);
   if (stale & (1 << kM0)) build_missile(tia, 0);
   if (stale & (1 << kM1)) build_missile(tia, 1);
   if (stale & (1 << kBL)) build_ball(tia);
   if (stale & (1 << kPF)) build_playfield(tia);
+  if (tia.shown != shown) tia.possible_collisions = static_cast<uint16_t>(collisions_among(tia.shown));
 }
 
 // --- Drawing and collisions -----------------------------------------------------------------------------------------
-
-// The two objects of each bit of Tia::collisions; equal ones never collide.
-struct CollisionPair {
-  uint8_t first, second;
-};
-SEED_HD inline CollisionPair collision_pair(int bit) {
-  static constexpr CollisionPair kPairs[16] = {{kM0, kP0}, {kM0, kP1}, {kM1, kP1}, {kM1, kP0}, {kP0, kBL}, {kP0, kPF},
-                                               {kP1, kBL}, {kP1, kPF}, {kM0, kBL}, {kM0, kPF}, {kM1, kBL}, {kM1, kPF},
-                                               {kBL, kBL}, {kBL, kPF}, {kM0, kM1}, {kP0, kP1}};
-  return kPairs[bit];
-}
-constexpr uint32_t kAllCollisions = 0xefff;
 
 // Bits of word `word` that pixels first_x <= x < last_x occupy.
 SEED_HD SEED_FORCE_INLINE uint64_t segment_bits(int word, int first_x, int last_x) {
@@ -222,29 +295,24 @@ SEED_HD SEED_FORCE_INLINE uint64_t segment_bits(int word, int first_x, int last_
   return bits;
 }
 
-// Latches the collisions of pixels first_x <= x < last_x.
+// Latches the collisions of pixels first_x <= x < last_x that are not latched yet.
 SEED_HD inline void tia_collide(Tia& tia, int first_x, int last_x) {
-  for (int word = first_x >> 6; word <= (last_x - 1) >> 6; ++word) {
-    uint64_t once = 0, twice = 0;
+  uint32_t open = tia.possible_collisions & ~tia.collisions;
+  for (int word = first_x >> 6; open != 0 && word <= (last_x - 1) >> 6; ++word) {
+    uint64_t once = 0, twice = 0;  // pixels that an object, that two objects cover
     for (int object = 0; object < kNumTiaObjects; ++object) {
       twice |= once & tia.mask[object][word];
       once |= tia.mask[object][word];
     }
     twice &= segment_bits(word, first_x, last_x);
     if (twice == 0) continue;
-    for (int bit = 0; bit < 16; ++bit) {
-      const CollisionPair pair = collision_pair(bit);
-      if (pair.first != pair.second && (tia.mask[pair.first][word] & tia.mask[pair.second][word] & twice)) {
-        tia.collisions |= static_cast<uint16_t>(1u << bit);
-      }
+    for (uint32_t left = open; left != 0; left &= left - 1) {
+      const int bit = count_trailing_zeros(left), pair = collision_pair(bit);
+      if (tia.mask[pair & 15][word] & tia.mask[pair >> 4][word] & twice) open &= ~(1u << bit);
     }
+    tia.collisions |= static_cast<uint16_t>(tia.possible_collisions & ~open);
   }
 }
-
-// Which colour each pixel of a word takes: disjoint masks, in drawing order after the background.
-struct ColourMasks {
-  uint64_t playfield, player0, player1;
-};
 
 // True when the playfield is the only object that is switched on, whether or not another one would be visible.
 SEED_HD inline bool only_playfield_enabled(const Tia& tia) {
@@ -252,43 +320,37 @@ SEED_HD inline bool only_playfield_enabled(const Tia& tia) {
          !missile_enabled(tia, 1) && !ball_enabled(tia);
 }
 
-SEED_HD inline ColourMasks tia_colour_masks(const Tia& tia, int word) {
-  constexpr uint64_t kLeftHalf[3] = {~uint64_t{0}, 0xffff, 0};
-  const bool priority = tia.reg[kCTRLPF] & 4, score = tia.reg[kCTRLPF] & 2;
-  const uint64_t pf = tia.mask[kPF][word], ball = tia.mask[kBL][word];
-  const uint64_t group0 = tia.mask[kP0][word] | tia.mask[kM0][word];
-  const uint64_t group1 = tia.mask[kP1][word] | tia.mask[kM1][word];
-  ColourMasks masks;
-  if (priority && !(score && only_playfield_enabled(tia))) {
-    masks.playfield = pf | ball;
-    masks.player0 = group0 & ~masks.playfield;
-    masks.player1 = group1 & ~(masks.playfield | group0);
-  } else if (score) {
-    // The left half of the playfield takes the colour of player 0, even where player 1 covers it.
-    masks.player0 = group0 | (pf & kLeftHalf[word]);
-    masks.player1 = (group1 | (pf & ~kLeftHalf[word])) & ~masks.player0;
-    masks.playfield = ball & ~(masks.player0 | masks.player1);
-  } else {
-    masks.player0 = group0;
-    masks.player1 = group1 & ~group0;
-    masks.playfield = (pf | ball) & ~(group0 | group1);
-  }
-  return masks;
-}
-
 SEED_HD inline void tia_draw_pixels(const Tia& tia, uint8_t* row, int first_x, int last_x) {
-  uint64_t playfield[4] = {}, player0[4] = {}, player1[4] = {};
+  constexpr uint64_t kLeftHalf[3] = {~uint64_t{0}, 0xffff, 0};
+  const bool score = tia.reg[kCTRLPF] & 2;
+  const bool priority = (tia.reg[kCTRLPF] & 4) && !(score && only_playfield_enabled(tia));
+  PixelMasks masks{};
   for (int word = first_x >> 6; word <= (last_x - 1) >> 6; ++word) {
-    const ColourMasks masks = tia_colour_masks(tia, word);
-    playfield[word] = masks.playfield;
-    player0[word] = masks.player0;
-    player1[word] = masks.player1;
+    const uint64_t pf = tia.mask[kPF][word], ball = tia.mask[kBL][word];
+    const uint64_t group0 = tia.mask[kP0][word] | tia.mask[kM0][word];
+    const uint64_t group1 = tia.mask[kP1][word] | tia.mask[kM1][word];
+    if (priority) {
+      masks.playfield[word] = pf | ball;
+      masks.player0[word] = group0 & ~(pf | ball);
+      masks.player1[word] = group1 & ~(pf | ball | group0);
+    } else if (score) {
+      // The left half of the playfield takes the colour of player 0, even where player 1 covers it.
+      const uint64_t colour0 = group0 | (pf & kLeftHalf[word]);
+      const uint64_t colour1 = (group1 | (pf & ~kLeftHalf[word])) & ~colour0;
+      masks.player0[word] = colour0;
+      masks.player1[word] = colour1;
+      masks.playfield[word] = ball & ~(colour0 | colour1);
+    } else {
+      masks.player0[word] = group0;
+      masks.player1[word] = group1 & ~group0;
+      masks.playfield[word] = (pf | ball) & ~(group0 | group1);
+    }
   }
   const uint8_t loss = tia.colour_loss;
   const PixelColours colours = {
-      static_cast<uint8_t>(tia.reg[kCOLUBK] | loss), static_cast<uint8_t>(tia.reg[kCOLUPF] | loss),
-      static_cast<uint8_t>(tia.reg[kCOLUP0] | loss), static_cast<uint8_t>(tia.reg[kCOLUP1] | loss)};
-  draw_pixels(row, first_x, last_x, playfield, player0, player1, colours);
+      static_cast<uint8_t>((tia.reg[kCOLUBK] & 0xfe) | loss), static_cast<uint8_t>((tia.reg[kCOLUPF] & 0xfe) | loss),
+      static_cast<uint8_t>((tia.reg[kCOLUP0] & 0xfe) | loss), static_cast<uint8_t>((tia.reg[kCOLUP1] & 0xfe) | loss)};
+  draw_pixels(row, first_x, last_x, masks, colours);
 }
 
 // Draws pixels first_x <= x < last_x of one line. `row` may be null.
@@ -297,7 +359,7 @@ SEED_HD inline void tia_draw_segment(Tia& tia, uint8_t* row, int first_x, int la
     if (row != nullptr) fill_pixels(row + first_x, last_x - first_x, 0);
   } else {
     if (tia.stale_masks) tia_build_masks(tia);
-    tia_collide(tia, first_x, last_x);
+    if (tia.possible_collisions & ~tia.collisions) tia_collide(tia, first_x, last_x);
     if (row != nullptr) tia_draw_pixels(tia, row, first_x, last_x);
   }
   if (tia.hmove_blank && first_x < 8) {
@@ -314,6 +376,7 @@ SEED_HD inline void tia_set_position(Tia& tia, int object, int x) {
 SEED_HD inline void tia_set_skip_first(Tia& tia, int player, bool skip) {
   if (tia.skip_first[player] == static_cast<uint8_t>(skip)) return;
   tia.skip_first[player] = skip;
+  tia_set_quiet(tia, kNUSIZ0 + player, !skip);
   tia.stale_masks |= static_cast<uint8_t>(1 << (kP0 + player));
 }
 
@@ -321,6 +384,7 @@ SEED_HD inline void tia_latch_reflect(Tia& tia) {
   const uint8_t reflect = tia.reg[kCTRLPF] & 1;
   if (tia.reflect_pf == reflect) return;
   tia.reflect_pf = reflect;
+  tia.quiet |= register_bit(kCTRLPF);
   tia.stale_masks |= 1 << kPF;
 }
 
@@ -337,25 +401,47 @@ SEED_HD inline void tia_end_line(Tia& tia) {
   }
 }
 
+// After the line above Tia::drawn_clock was drawn whole, gives all further whole lines before `clock` the same pixels.
+// Their collisions are the same, so there is nothing else to do.
+SEED_HD inline void tia_repeat_line(Tia& tia, uint8_t* row_pixels, int32_t num_rows_below, int32_t clock) {
+  tia_end_line(tia);
+  if (tia.stale_masks) {  // the line end did change the picture
+    tia.drawn_clock += kHblankClocks;
+    return;
+  }
+  const int32_t num_lines = (clock - tia.drawn_clock) / kClocksPerLine;
+  if (row_pixels != nullptr) {
+    for (int32_t i = 1; i <= num_lines && i <= num_rows_below; ++i) copy_row(row_pixels + i * kScreenWidth, row_pixels);
+  }
+  tia.drawn_clock += num_lines * kClocksPerLine;
+}
+
 // Draws every pixel before `clock`; `pixels` is the picture (row 0 on top) or null. A line ends when the first clock of
 // the next one is drawn, not when its own last one is: a strobe right between the two is undone by the line end.
 SEED_HD inline void tia_draw_window(Tia& tia, uint8_t* pixels, int32_t clock) {
   if (clock > tia.window_stop_clock) clock = tia.window_stop_clock;
   while (tia.drawn_clock < clock) {
-    const int32_t drawn = tia.drawn_clock - tia.window_start_clock;
-    const int row = drawn / kClocksPerLine;
+    const int32_t row = (tia.drawn_clock - tia.window_start_clock) / kClocksPerLine;
     const int32_t line_start = tia.window_start_clock + row * kClocksPerLine;
-    const int32_t line_end = line_start + kClocksPerLine;
+    uint8_t* const row_pixels = pixels == nullptr || row >= tia.num_rows ? nullptr : pixels + row * kScreenWidth;
     if (tia.drawn_clock == line_start) {
       tia_end_line(tia);
       tia.drawn_clock = line_start + kHblankClocks;  // nothing happens in horizontal blank
-      continue;
+      if (clock <= tia.drawn_clock) return;
     }
+    const bool whole_line = tia.drawn_clock == line_start + kHblankClocks && !tia.hmove_blank && !tia.star_bug;
     const int first_x = tia.drawn_clock - line_start - kHblankClocks;
-    const int last_x = (clock < line_end ? clock : line_end) - line_start - kHblankClocks;
-    uint8_t* const pixel_row = pixels != nullptr && row < tia.num_rows ? pixels + row * kScreenWidth : nullptr;
-    tia_draw_segment(tia, pixel_row, first_x, last_x);
-    tia.drawn_clock = clock < line_end ? clock : line_end;
+    if (clock < line_start + kClocksPerLine) {
+      tia_draw_segment(tia, row_pixels, first_x, clock - line_start - kHblankClocks);
+      tia.drawn_clock = clock;
+      return;
+    }
+    tia_draw_segment(tia, row_pixels, first_x, kScreenWidth);
+    tia.drawn_clock = line_start + kClocksPerLine;
+    if (whole_line && clock >= tia.drawn_clock + kClocksPerLine) {
+      // Nothing changes any more until `clock`, except at this line's end: then all following lines look alike.
+      tia_repeat_line(tia, row_pixels, tia.num_rows - 1 - row, clock);
+    }
   }
 }
 
@@ -405,7 +491,7 @@ SEED_HD inline void tia_reset_missile_or_ball(Tia& tia, int object, int32_t cloc
 
 // Pixels (right positive) that HMOVE at line cycle `cycle` moves an object by whose motion register is `motion`.
 SEED_HD inline int hmove_pixels(int cycle, int motion) {
-  constexpr int8_t kLateLimit[17] = {-6, -5, -5, -4, -3, -2, -2, -1, 0, 1, 1, 2, 3, 4, 4, 5, 6};          // from 4
+  constexpr int8_t kLateLimit[17] = {-6, -5, -5, -4, -3, -2, -2, -1, 0, 1, 1, 2, 3, 4, 4, 5, 6};            // from 4
   constexpr int8_t kEarlyShift[20] = {1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12, 12, 13, 14, 15, 15};  // from 55
   const int nibble = motion >> 4;
   const int nominal = nibble < 8 ? -nibble : 16 - nibble;
@@ -455,8 +541,6 @@ SEED_HD inline int tia_write_delay_clocks(int reg, int32_t cycles) {
   }
 }
 
-SEED_HD inline void tia_mark(Tia& tia, int object) { tia.stale_masks |= static_cast<uint8_t>(1 << object); }
-
 SEED_HD inline void tia_write_vsync(Tia& tia, uint8_t value, int32_t clock) {
   if (value & 2) {
     tia.vsync_due_clock = clock + kClocksPerLine;
@@ -472,105 +556,155 @@ SEED_HD inline void tia_write_resmp(Tia& tia, int missile, uint8_t value) {
     const int middle = mode == 5 ? 8 : mode == 7 ? 16 : 4;
     tia_set_position(tia, kM0 + missile, tia.position[kP0 + missile] + middle);
   }
-  tia.reg[kRESMP0 + missile] = value;
-  tia_mark(tia, kM0 + missile);
 }
 
-// Writes `value` to TIA register `reg` (address & 3F). WSYNC is the CPU's affair; here it only draws.
-SEED_HD inline void tia_write(Tia& tia, const Display& display, uint8_t* pixels, int reg, uint8_t value,
-                              int32_t cycles) {
+// Whether a copy of what the two graphics latches hold makes the next write of the same value change something.
+SEED_HD inline void tia_update_latches_quiet(Tia& tia) {
+  tia_set_quiet(tia, kGRP0, tia.delayed_GRP[1] == tia.reg[kGRP1]);
+  tia_set_quiet(tia, kGRP1, tia.delayed_GRP[0] == tia.reg[kGRP0] && !((tia.delayed_ENABL ^ tia.reg[kENABL]) & 2));
+}
+
+// What a write is about to change: draws the pixels before `clock` if it shows, and has the mask rebuilt.
+SEED_HD SEED_FORCE_INLINE void tia_change(Tia& tia, uint8_t* pixels, int32_t clock, int object, bool shows) {
+  if (shows) tia_draw_until(tia, pixels, clock);
+  tia.stale_masks |= static_cast<uint8_t>(1 << object);
+}
+
+SEED_HD inline void tia_write_grp(Tia& tia, uint8_t* pixels, int player, uint8_t value, int32_t clock) {
+  const int other = 1 - player;
+  const bool delays_ball = player == 1 && (tia.reg[kVDELBL] & 1) && ((tia.delayed_ENABL ^ tia.reg[kENABL]) & 2);
+  const bool changes = !(tia.reg[kVDELP0 + player] & 1) && tia.reg[kGRP0 + player] != value;
+  const bool changes_other = (tia.reg[kVDELP0 + other] & 1) && tia.delayed_GRP[other] != tia.reg[kGRP0 + other];
+  if (changes || changes_other || delays_ball) tia_draw_until(tia, pixels, clock);
+  tia.stale_masks |=
+      static_cast<uint8_t>(changes << (kP0 + player) | changes_other << (kP0 + other) | delays_ball << kBL);
+  tia.delayed_GRP[other] = tia.reg[kGRP0 + other];
+  if (player == 1) tia.delayed_ENABL = tia.reg[kENABL];
+  tia.reg[kGRP0 + player] = value;
+  tia_update_latches_quiet(tia);
+}
+
+// A write that changes the state. Draws what the old state showed only where the change can be seen.
+SEED_HD SEED_NO_INLINE void tia_write_change(Tia& tia, const Display& display, uint8_t* pixels, int reg, uint8_t value,
+                                             int32_t cycles) {
   const int32_t clock = clock_of(cycles);
-  tia_draw_until(tia, pixels, clock + tia_write_delay_clocks(reg, cycles));
-  if (clock / kClocksPerLine > (display.pal ? kMaxLinesPal : kMaxLinesNtsc)) tia.frame_done = 1;
+  const int32_t shows_clock = clock + tia_write_delay_clocks(reg, cycles);
   switch (reg) {
     case kVSYNC:
       tia_write_vsync(tia, value, clock);
       break;
     case kVBLANK:
+      if ((tia.reg[kVBLANK] ^ value) & 2) tia_draw_until(tia, pixels, shows_clock);
       if ((tia.reg[kVBLANK] & 0x80) && !(value & 0x80)) tia.dump_off_cycles = cycles;
       break;
     case kNUSIZ0:
-    case kNUSIZ1:
-      tia.skip_first[reg - kNUSIZ0] = 0;
-      tia_mark(tia, kP0 + reg - kNUSIZ0);
-      tia_mark(tia, kM0 + reg - kNUSIZ0);
+    case kNUSIZ1: {
+      const int i = reg - kNUSIZ0;
+      tia_change(tia, pixels, shows_clock, kP0 + i, player_graphics(tia, i) != 0 || missile_enabled(tia, i));
+      tia.stale_masks |= static_cast<uint8_t>(1 << (kM0 + i));
+      tia_set_skip_first(tia, i, false);
       break;
+    }
     case kCOLUP0:
-    case kCOLUP1:
+    case kCOLUP1: {
+      const int i = reg - kCOLUP0;
+      if (pixels != nullptr && (player_graphics(tia, i) != 0 || missile_enabled(tia, i) || (tia.reg[kCTRLPF] & 2))) {
+        tia_draw_until(tia, pixels, shows_clock);
+      }
+      break;
+    }
     case kCOLUPF:
     case kCOLUBK:
-      value &= 0xfe;
+      if (pixels != nullptr) tia_draw_until(tia, pixels, shows_clock);
       break;
     case kCTRLPF:
+      tia_change(tia, pixels, shows_clock, kBL, true);
       tia.reg[kCTRLPF] = value;
-      tia_mark(tia, kBL);
       if (clock_in_line(clock) < 147) tia_latch_reflect(tia);
+      tia_set_quiet(tia, kCTRLPF, tia.reflect_pf == (value & 1));
       break;
     case kREFP0:
     case kREFP1:
-      tia_mark(tia, kP0 + reg - kREFP0);
+      tia_change(tia, pixels, shows_clock, kP0 + reg - kREFP0, player_graphics(tia, reg - kREFP0) != 0);
       break;
     case kPF0:
     case kPF1:
     case kPF2:
-      tia_mark(tia, kPF);
+      tia_change(tia, pixels, shows_clock, kPF, true);
       break;
     case kRESP0:
     case kRESP1:
+      tia_draw_until(tia, pixels, shows_clock);
       tia_reset_player(tia, pixels, reg - kRESP0, clock);
       break;
     case kRESM0:
     case kRESM1:
-    case kRESBL:
-      tia_reset_missile_or_ball(tia, kM0 + reg - kRESM0, clock);
+    case kRESBL: {
+      const int object = kM0 + reg - kRESM0;
+      const bool shows = object == kBL ? ball_enabled(tia) : missile_enabled(tia, object - kM0);
+      tia_change(tia, pixels, shows_clock, object, shows);
+      tia_reset_missile_or_ball(tia, object, clock);
       break;
+    }
     case kGRP0:
-      tia.delayed_GRP[1] = tia.reg[kGRP1];
-      tia_mark(tia, kP0);
-      tia_mark(tia, kP1);
-      break;
     case kGRP1:
-      tia.delayed_GRP[0] = tia.reg[kGRP0];
-      tia.delayed_ENABL = tia.reg[kENABL];
-      tia_mark(tia, kP0);
-      tia_mark(tia, kP1);
-      tia_mark(tia, kBL);
-      break;
+      tia_write_grp(tia, pixels, reg - kGRP0, value, shows_clock);
+      return;
     case kENAM0:
     case kENAM1:
-      tia_mark(tia, kM0 + reg - kENAM0);
+      tia_change(tia, pixels, shows_clock, kM0 + reg - kENAM0, !(tia.reg[kRESMP0 + reg - kENAM0] & 2));
       break;
     case kENABL:
-    case kVDELBL:
-      tia_mark(tia, kBL);
+      tia_change(tia, pixels, shows_clock, kBL, !(tia.reg[kVDELBL] & 1));
+      tia.reg[kENABL] = value;
+      tia_update_latches_quiet(tia);
       break;
     case kHMM0:
       if (tia.reg[kHMM0] >> 4 == 7 && value >> 4 == 6 && clock - tia.hmove_clock == 21 * kClocksPerCycle) {
+        tia_draw_until(tia, pixels, shows_clock);
         tia.star_bug = 1;
         tia.star_phase = 0;
       }
       break;
     case kVDELP0:
-    case kVDELP1:
-      tia_mark(tia, kP0 + reg - kVDELP0);
+    case kVDELP1: {
+      const int i = reg - kVDELP0;
+      tia_change(tia, pixels, shows_clock, kP0 + i, tia.delayed_GRP[i] != tia.reg[kGRP0 + i]);
+      break;
+    }
+    case kVDELBL:
+      tia_change(tia, pixels, shows_clock, kBL, (tia.delayed_ENABL ^ tia.reg[kENABL]) & 2);
       break;
     case kRESMP0:
     case kRESMP1:
+      tia_change(tia, pixels, shows_clock, kM0 + reg - kRESMP0, tia.reg[kENAM0 + reg - kRESMP0] & 2);
       tia_write_resmp(tia, reg - kRESMP0, value);
       break;
     case kHMOVE:
+      tia_draw_until(tia, pixels, shows_clock);
       tia_hmove(tia, display, clock);
       break;
     case kHMCLR:
       for (int object = kP0; object <= kBL; ++object) tia.reg[kHMP0 + object] = 0;
       break;
     case kCXCLR:
+      tia_draw_until(tia, pixels, shows_clock);
       tia.collisions = 0;
       break;
-    default:  // WSYNC, RSYNC, sound, motion registers, unused addresses
+    default:  // motion registers
       break;
   }
-  if (reg < kNumTiaRegisters) tia.reg[reg] = value;
+  if (!(kStrobes >> reg & 1)) tia.reg[reg] = value;
+}
+
+// Writes `value` to TIA register `reg` (address & 3F). WSYNC is the CPU's affair. Most writes change nothing.
+SEED_HD SEED_FORCE_INLINE void tia_write(Tia& tia, const Display& display, uint8_t* pixels, int reg, uint8_t value,
+                                         int32_t cycles) {
+  tia.accessed_clock = clock_of(cycles);
+  if (cycles >= tia.limit_cycles) tia.frame_done = 1;
+  const bool same = reg >= kNumTiaRegisters || ((tia.reg[reg] ^ value) & significant_bits(reg)) == 0;
+  if (same && (tia.quiet >> reg & 1)) return;
+  tia_write_change(tia, display, pixels, reg, value, cycles);
 }
 
 // --- Register reads -------------------------------------------------------------------------------------------------
@@ -585,7 +719,8 @@ SEED_HD inline uint32_t paddle_charge_cycles(int32_t resistance_ohms) {
 SEED_HD inline bool tia_paddle_charged(const Tia& tia, int32_t resistance_ohms, int32_t cycles, int32_t carry_cycles) {
   if (resistance_ohms == 0) return true;
   if (resistance_ohms < 0 || (tia.reg[kVBLANK] & 0x80)) return false;
-  const uint32_t charged = static_cast<uint32_t>(tia.dump_off_cycles - carry_cycles) + paddle_charge_cycles(resistance_ohms);
+  const uint32_t charged =
+      static_cast<uint32_t>(tia.dump_off_cycles - carry_cycles) + paddle_charge_cycles(resistance_ohms);
   return static_cast<uint32_t>(cycles - carry_cycles) > charged;
 }
 
@@ -595,6 +730,7 @@ SEED_HD inline uint8_t tia_read(Tia& tia, uint8_t* pixels, const Inputs& inputs,
   const int reg = address & 15;
   const uint8_t undriven = bus & 0x3f;
   if (reg < 8) {
+    tia.accessed_clock = clock_of(cycles);
     tia_draw_until(tia, pixels, clock_of(cycles));
     return static_cast<uint8_t>((tia.collisions >> (2 * reg) & 3) << 6 | undriven);
   }

@@ -10,8 +10,8 @@ namespace seed {
 
 enum TraceBit : uint8_t {
   kTraceExecuted = 1,  // an instruction starts here
-  kTraceEntered = 2,   // and control came from where the code alone does not show: RTS, RTI, BRK, JMP (), a bank switch,
-                       // code in RAM, or the start of a frame
+  kTraceEntered = 2,  // and control came from where the code alone does not show: RTS, RTI, BRK, JMP (), a bank switch,
+                      // code in RAM, or the start of a frame
 };
 
 SEED_HD inline bool leads_nobody_knows_where(uint8_t opcode) {
@@ -30,7 +30,8 @@ SEED_HD inline void console_interpret_traced(Bus& bus) {
     } else {
       entered = true;
     }
-    const uint32_t slices = console.cartridge.slice[0] << 16 | console.cartridge.slice[1] << 8 | console.cartridge.slice[2];
+    const uint32_t slices =
+        console.cartridge.slice[0] << 16 | console.cartridge.slice[1] << 8 | console.cartridge.slice[2];
     cpu_step(bus);
     entered |= slices != static_cast<uint32_t>(console.cartridge.slice[0] << 16 | console.cartridge.slice[1] << 8 |
                                                console.cartridge.slice[2]);

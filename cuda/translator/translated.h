@@ -231,7 +231,7 @@ SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x
 
 #define WSYNC(value, offset)                                                                          \
   do {                                                                                                \
-    tia.reg[kWSYNC] = (value); /* no meaning; as the interpreter leaves it */                         \
+    (void)(value);                                                                                    \
     const bool too_late = t >= last_cycle_of_picture;                                                 \
     if (__builtin_expect(too_late, 0)) tia_write(tia, bus.display, bus.pixels, kWSYNC, 0, t);         \
     t += cycles_to_line_end(t);                                                                       \

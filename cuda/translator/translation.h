@@ -9,7 +9,7 @@ namespace seed {
 struct Bus;
 
 // Raised when translated.h and the console's code no longer fit libraries built before.
-constexpr int32_t kTranslationVersion = 1;
+constexpr int32_t kTranslationVersion = 2;
 
 // What a library of translated code exports: `const Translation* seed_translation(void)`.
 struct Translation {
