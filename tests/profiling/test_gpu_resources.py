@@ -64,6 +64,8 @@ def test_launch_bounds():
         ("90", 256, 128, 0, 16 / 64, "registers"),
         # 65536 / (32 x 40 -> 1280) = 51 warps, rounded down to 48; six blocks of 8.
         ("90", 256, 40, 0, 48 / 64, "registers"),
+        # The same 51, rounded down to 48, is what tells 16 blocks of 3 from 17.
+        ("90", 96, 40, 0, 48 / 64, "registers"),
         # (40 + 1) KiB a block, 164 KiB a multiprocessor: four blocks of 8 warps.
         ("80", 256, 32, 40 * 1024, 32 / 64, "shared memory"),
         # 2048 registers a warp: 32 warps, which the architecture holds.

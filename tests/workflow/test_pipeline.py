@@ -293,3 +293,17 @@ def test_ctrl_c_reaches_the_training_once_and_its_checkpoint_is_waited_for(root)
     assert process.wait(20) == 0
     assert "Traceback" not in process.stderr.read()
     assert json.loads((root / "results" / "demo" / "x" / "run.json").read_text())["frames"] == 600
+
+
+def test_a_directory_made_with_other_settings_is_never_touched(root, monkeypatch):
+    monkeypatch.chdir(root)
+    (run,) = planned(root, run_id="baseline")
+    directory = root / "results" / "demo" / "baseline-1"
+    directory.mkdir(parents=True)
+    (directory / "run.json").write_text(json.dumps({"status": "interrupted"}))
+    (directory / "config.yaml").write_text("agent: {name: vtrace}\ntraining: {total_frames: 999, seed: 1}\n")
+    with pytest.raises(UserError, match=r"training\.total_frames was 999, is 1000 now"):
+        pipeline.train(run, root / "results", root / "log")
+    assert sorted(path.name for path in directory.iterdir()) == ["config.yaml", "run.json"]
+    (directory / "config.yaml").write_text("agent: {name: vtrace}\ntraining: {total_frames: 1000, seed: 1}\n")
+    pipeline._refuse_other_config(run, directory)
