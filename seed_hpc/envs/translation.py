@@ -24,7 +24,8 @@ from types import ModuleType
 import numpy as np
 
 from seed_hpc import _native
-from seed_hpc.envs.games import GameInfo
+from seed_hpc.envs import roms
+from seed_hpc.envs.games import GameInfo, find_game
 from seed_hpc.envs.roms import read_rom_file
 from seed_hpc.errors import MissingDependencyError, UserError
 
@@ -182,6 +183,32 @@ def _compile(unit: Path, output: Path) -> None:
     if result.returncode:
         complaint = next((line for line in result.stderr.splitlines() if "error" in line), "no message")
         raise UserError(f"the native code of {unit.stem} was not made, the compiler failed: {complaint}")
+
+
+def prepare(name: str, rom_folder: str | os.PathLike[str] | None = None) -> bool:
+    """Makes the native code of a game if that is possible here; otherwise says why not and leaves the interpreter.
+
+    Args:
+        name: The game's name.
+        rom_folder: See `roms.rom_folder`.
+
+    Returns:
+        Whether there is native code now.
+
+    Raises:
+        UserError: The game is unknown or its ROM image is missing.
+    """
+    game = find_game(name)
+    path = roms.rom_folder(rom_folder) / f"{game.name}.bin"
+    read_rom_file(game, path)
+    if os.environ.get("SEED_HPC_TRANSLATION") == "0":
+        return False
+    try:
+        build(game, path)
+    except UserError as error:
+        log.info("%s runs in the interpreter (same results, slower): %s", game.name, error)
+        return False
+    return True
 
 
 def attach(game: GameInfo, rom: bytes) -> bool:

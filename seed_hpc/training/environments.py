@@ -61,7 +61,9 @@ def make_environments(config: EnvConfig, *, num_envs: int, device: torch.device,
         UserError: Unknown game, or a ROM or library is missing.
     """
     import seed_hpc
+    from seed_hpc.envs import translation
 
+    translation.prepare(config.game)
     arguments: dict[str, Any] = {
         "num_threads": config.num_threads,
         "frameskip": config.frameskip,

@@ -79,3 +79,11 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setenv("SEED_HPC_CACHE", str(blocked))
     with pytest.raises(ValueError, match="SEED_HPC_CACHE"):
         translation.build(find_game("pong"), rom_file("pong"))
+
+
+def test_without_a_compiler_training_goes_on_in_the_interpreter(monkeypatch, tmp_path, caplog):
+    monkeypatch.setenv("SEED_HPC_CACHE", str(tmp_path))
+    monkeypatch.setattr(translation.shutil, "which", lambda name: None)
+    with caplog.at_level("INFO"):
+        assert not translation.prepare("pong")
+    assert "install g++" in caplog.text
