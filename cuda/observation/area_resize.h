@@ -13,7 +13,7 @@
 //
 //   std::vector<AreaTap> taps(area_axis_capacity(210, 84)); std::vector<int32_t> first(84 + 1);
 //   area_axis_build(210, 84, taps.data(), first.data());
-//   out = area_resize_pixel(plan, source, x, y, channel);
+//   out = area_resize_pixel(plan, PictureSource{pixels, 160, 1}, y, x, 0);
 //
 // Sources: OpenCV documentation of cv::resize; confirmed against ale-py 0.12.1 pixel by pixel (tests/envs).
 #pragma once
@@ -124,39 +124,38 @@ SEED_HD inline float multiply_then_add(float a, float b, float c) {
 
 namespace resize_detail {
 
-SEED_HD inline const uint8_t* cell(const ResizePlan& plan, const uint8_t* source, int y, int x, int channel) {
-  return source + (int64_t(y) * plan.source_width + x) * plan.channels + channel;
-}
-
-SEED_HD inline int block_sum(const ResizePlan& plan, const uint8_t* source, int y, int x, int channel) {
+template <class Source>
+SEED_HD inline int block_sum(const ResizePlan& plan, const Source& source, int y, int x, int channel) {
   const int rows = plan.source_height / plan.height, columns = plan.source_width / plan.width;
   int sum = 0;
   for (int j = 0; j < rows; ++j)
-    for (int i = 0; i < columns; ++i) sum += *cell(plan, source, y * rows + j, x * columns + i, channel);
+    for (int i = 0; i < columns; ++i) sum += source(y * rows + j, x * columns + i, channel);
   return sum;
 }
 
-SEED_HD inline uint8_t coverage_pixel(const ResizePlan& plan, const uint8_t* source, int y, int x, int channel) {
+template <class Source>
+SEED_HD inline uint8_t coverage_pixel(const ResizePlan& plan, const Source& source, int y, int x, int channel) {
   float sum = 0;
   for (int j = plan.row_first[y]; j < plan.row_first[y + 1]; ++j) {
     const AreaTap row = plan.row_taps[j];
     float row_sum = 0;
     for (int i = plan.column_first[x]; i < plan.column_first[x + 1]; ++i) {
       const AreaTap column = plan.column_taps[i];
-      row_sum = multiply_then_add(*cell(plan, source, row.source, column.source, channel), column.weight, row_sum);
+      row_sum = multiply_then_add(source(row.source, column.source, channel), column.weight, row_sum);
     }
     sum = multiply_then_add(row.weight, row_sum, sum);
   }
   return round_to_byte(sum);
 }
 
-SEED_HD inline uint8_t two_tap_pixel(const ResizePlan& plan, const uint8_t* source, int y, int x, int channel) {
+template <class Source>
+SEED_HD inline uint8_t two_tap_pixel(const ResizePlan& plan, const Source& source, int y, int x, int channel) {
   const AreaTap* column = plan.column_taps + 2 * x;
   const AreaTap* row = plan.row_taps + 2 * y;
   int sum = 2;
   for (int j = 0; j < 2; ++j) {
-    const int row_sum = *cell(plan, source, row[j].source, column[0].source, channel) * int(column[0].weight) +
-                        *cell(plan, source, row[j].source, column[1].source, channel) * int(column[1].weight);
+    const int row_sum = source(row[j].source, column[0].source, channel) * int(column[0].weight) +
+                        source(row[j].source, column[1].source, channel) * int(column[1].weight);
     sum += (int(row[j].weight) * (row_sum >> 4)) >> 16;
   }
   return uint8_t(sum >> 2);
@@ -164,12 +163,33 @@ SEED_HD inline uint8_t two_tap_pixel(const ResizePlan& plan, const uint8_t* sour
 
 }  // namespace resize_detail
 
-// One byte of the target image. `source` is source_height x source_width x channels bytes.
-SEED_HD inline uint8_t area_resize_pixel(const ResizePlan& plan, const uint8_t* source, int y, int x, int channel) {
+// One picture as a source.
+struct PictureSource {
+  const uint8_t* pixels;  // source_height x source_width x channels
+  int32_t width, channels;
+
+  SEED_HD uint8_t operator()(int y, int x, int channel) const {
+    return pixels[(int64_t(y) * width + x) * channels + channel];
+  }
+};
+
+// The maximum of two pictures as a source.
+struct MaximumSource {
+  PictureSource first, second;
+
+  SEED_HD uint8_t operator()(int y, int x, int channel) const {
+    const uint8_t a = first(y, x, channel), b = second(y, x, channel);
+    return a > b ? a : b;
+  }
+};
+
+// One byte of the target image. `source(y, x, channel)` is a byte of the source image.
+template <class Source>
+SEED_HD inline uint8_t area_resize_pixel(const ResizePlan& plan, const Source& source, int y, int x, int channel) {
   using namespace resize_detail;
   switch (plan.rule) {
     case ResizeRule::kCopy:
-      return *cell(plan, source, y, x, channel);
+      return source(y, x, channel);
     case ResizeRule::kHalve:
       return uint8_t((block_sum(plan, source, y, x, channel) + 2) >> 2);
     case ResizeRule::kIntegerFactors: {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizes whole one-channel pictures on the CPU, bit for bit as area_resize_pixel() does, with SIMD where it pays.
+// Resizes whole one-channel pictures, or the maximum of two, on the CPU: bit for bit as area_resize_pixel() does, with
+// SIMD where it pays.
 //
 // A plain reference loop serves every size. For the coverage rule there is an AVX2 path, chosen at run time:
-//   1. Coverage weights of an axis are integers in units of 1 / q, where source : target = p : q in lowest terms, so
-//   the
+//   1. Coverage weights of an axis are integers in units of 1 / q, where source : target = p : q in lowest terms, so the
 //      exact result is sum / T with T = p_x * p_y, and the sum needs no floating point.
-//   2. Rows: 16-byte windows, a byte shuffle per pair of taps, multiply-add into 16-bit sums.
-//   3. Columns: 16-bit products while 255 T fits, else 32-bit ones; then divide by T.
-//   4. OpenCV's float32 sum differs from sum / T by a few parts in 10^7, so both round to the same byte unless sum / T
+//   2. Columns first: weighted sums of the source rows of one target row, in 16 bits.
+//   3. Rows: windows of eight such sums, a byte shuffle per pair of taps, multiply-add into 32-bit sums.
+//   4. Division by T: by a multiplication in 16 bits while 255 T fits, else in float32.
+//   5. OpenCV's float32 sum differs from sum / T by a few parts in 10^7, so both round to the same byte unless sum / T
 //      lies on a tie or within that error of one (0.2 % of the pixels of real pictures): those take the reference code.
 #pragma once
 
@@ -23,6 +24,7 @@
 #include <immintrin.h>
 #define SEED_HAVE_AVX2_PATH 1
 #define SEED_AVX2 __attribute__((target("avx2")))
+#define SEED_UNROLL _Pragma("GCC unroll 8")
 #else
 #define SEED_HAVE_AVX2_PATH 0
 #endif
@@ -45,32 +47,38 @@ inline SimdLevel detect_simd() {
 
 // Working memory of one thread.
 struct ResizeScratch {
-  std::vector<uint16_t> row_sums;  // a ring of horizontally summed rows
+  std::vector<uint16_t> column_sums;  // of one target row, a sum per source column
+  std::vector<int32_t> sums;          // of one target row
 };
 
 class PlaneResizer {
  public:
   PlaneResizer(int source_height, int source_width, int height, int width, SimdLevel simd);
+  PlaneResizer(const PlaneResizer&) = delete;  // the plan points into the object
+  PlaneResizer& operator=(const PlaneResizer&) = delete;
 
-  ResizeScratch make_scratch() const { return {std::vector<uint16_t>(size_t(kRingRows) * ring_stride_ + 16)}; }
+  ResizeScratch make_scratch() const {
+    return {std::vector<uint16_t>(size_t(plan_.source_width) + 32), std::vector<int32_t>(size_t(plan_.width) + 32)};
+  }
 
-  // `source`: source_height x source_width bytes and kResizePadding more; `target`: height x width bytes.
-  void run(const uint8_t* source, uint8_t* target, ResizeScratch& scratch) const;
+  // Resizes the maximum of the pictures `first` and `second`, or `first` alone when `second` is null: source_height x
+  // source_width bytes each, and kResizePadding more that are read and ignored. `target`: height x width bytes.
+  void run(const uint8_t* first, const uint8_t* second, uint8_t* target, ResizeScratch& scratch) const;
 
   const ResizePlan& plan() const { return plan_; }
   bool uses_simd() const { return use_avx2_; }
 
  private:
-  static constexpr int kRingRows = 8;  // >= source rows that one target row and its neighbour share, plus one
   static constexpr int kMaxRowTaps = 6;
-  static constexpr int kMaxTapPairs = 4;
-  static constexpr int kGroupWidth = 8;  // target columns that one 16-byte window yields at most
+  static constexpr int kMaxTapPairs = 2;
+  static constexpr int kWindow = 8;      // column sums in 16 bytes
+  static constexpr int kGroupWidth = 4;  // target columns that one window yields at most
 
-  // Two groups of up to eight neighbouring target columns, each with its source cells within 16 bytes; the first group
+  // Two groups of up to four neighbouring target columns, each with its source columns within a window; the first group
   // is the lower half of the vectors.
   struct alignas(32) GroupPair {
     int8_t shuffle[kMaxTapPairs][2][16];
-    int8_t weights[kMaxTapPairs][2][16];
+    int16_t weights[kMaxTapPairs][2][8];
     size_t source_begin[2], target_begin[2];
   };
 
@@ -79,15 +87,24 @@ class PlaneResizer {
   int fill_group(GroupPair& pair, int half, int begin_x, int p, int q) const;
   static void copy_group(GroupPair& pair);
   bool build_division(int total);
+  template <class Source>
+  void run_plain(const Source& source, uint8_t* target) const;
 #if SEED_HAVE_AVX2_PATH
-  SEED_AVX2 void run_avx2(const uint8_t* source, uint8_t* target, ResizeScratch& scratch) const;
-  template <int kTapPairs>
-  SEED_AVX2 void sum_columns(const uint8_t* row, uint16_t* sums) const;
+  template <class Source>
+  SEED_AVX2 void run_avx2(const uint8_t* first, const uint8_t* second, const Source& source, uint8_t* target,
+                          ResizeScratch& scratch) const;
   template <int kRows>
-  SEED_AVX2 void sum_rows_16(const uint16_t* const* rows, const int16_t* weights, const uint8_t* source, int y,
-                             uint8_t* target) const;
-  SEED_AVX2 void sum_rows_32(const uint16_t* const* rows, const int16_t* weights, int num_rows, const uint8_t* source,
-                             int y, uint8_t* target) const;
+  SEED_AVX2 void sum_rows(const uint8_t* first, const uint8_t* second, int y, uint16_t* column_sums) const;
+  SEED_AVX2 void sum_columns(const uint16_t* column_sums, int32_t* sums) const;
+  template <class Source>
+  SEED_AVX2 void store_pixels(__m128i bytes, uint32_t ties, int x, bool may_overrun, const Source& source, int y,
+                              uint8_t* target) const;
+  template <class Source>
+  SEED_AVX2 void divide_16_bits(const int32_t* sums, bool may_overrun, const Source& source, int y,
+                                uint8_t* target) const;
+  template <class Source>
+  SEED_AVX2 void divide_32_bits(const int32_t* sums, bool may_overrun, const Source& source, int y,
+                                uint8_t* target) const;
 #endif
 
   ResizePlan plan_{};
@@ -95,8 +112,6 @@ class PlaneResizer {
   std::vector<int32_t> column_first_, row_first_;
 
   bool use_avx2_ = false;
-  int num_tap_pairs_ = 0;
-  int ring_stride_ = 0;
   std::vector<GroupPair> groups_;
   std::vector<int16_t> row_weights_;  // integer weight of each row tap
   int total_ = 0;                     // T
@@ -134,8 +149,8 @@ inline bool PlaneResizer::build_avx2() {
   const int gx = std::gcd(plan_.source_width, plan_.width), gy = std::gcd(plan_.source_height, plan_.height);
   const int px = plan_.source_width / gx, qx = plan_.width / gx;
   const int py = plan_.source_height / gy, qy = plan_.height / gy;
-  // 16-bit horizontal sums; tap lists without dropped cells; sums that float32 holds exactly.
-  if (px > 127 || qx >= 1000 || qy >= 1000 || int64_t{px} * py > 1 << 15) return false;
+  // Tap lists without dropped cells; column sums in signed 16 bits; sums that float32 holds exactly.
+  if (qx >= 1000 || qy >= 1000 || 255 * py > 32767 || int64_t{px} * py > 1 << 15) return false;
   total_ = px * py;
   if (!build_groups(px, qx)) return false;
   row_weights_.resize(plan_.row_first[plan_.height]);
@@ -145,20 +160,16 @@ inline bool PlaneResizer::build_avx2() {
       row_weights_[j] = int16_t(resize_detail::overlap_units(y, plan_.row_taps[j].source, py, qy));
   }
   // A weight is rounded once, a product once, and there is an addition per tap: each by at most 2^-24 of the value.
-  const double float_error = 255.0 * (4 + 2 * num_tap_pairs_ + kMaxRowTaps) / (1 << 24);
+  const double float_error = 255.0 * (4 + 2 * kMaxTapPairs + kMaxRowTaps) / (1 << 24);
   tie_margin_ = int(std::ceil(2 * total_ * float_error));
-  ring_stride_ = (plan_.width + 15) / 16 * 16;
   fits_16_bits_ = 255 * total_ + total_ / 2 <= 65535 && 2 * total_ * float_error < 1 && build_division(total_);
   return true;
 }
 
 // Cuts the target columns into groups and lays out shuffles and weights; false when a cell is too wide.
 inline bool PlaneResizer::build_groups(int p, int q) {
-  int most_taps = 0;
   for (int x = 0; x < plan_.width; ++x)
-    most_taps = std::max(most_taps, plan_.column_first[x + 1] - plan_.column_first[x]);
-  num_tap_pairs_ = (most_taps + 1) / 2;
-  if (num_tap_pairs_ > kMaxTapPairs) return false;
+    if (plan_.column_first[x + 1] - plan_.column_first[x] > 2 * kMaxTapPairs) return false;
   int half = 0;
   for (int x = 0; x < plan_.width; half ^= 1) {
     if (half == 0) groups_.emplace_back();
@@ -172,18 +183,19 @@ inline bool PlaneResizer::build_groups(int p, int q) {
 
 // Lays out the group that begins at target column `begin_x`; returns its number of columns.
 inline int PlaneResizer::fill_group(GroupPair& pair, int half, int begin_x, int p, int q) const {
-  pair.target_begin[half] = size_t(begin_x);
   const int first_source = plan_.column_taps[plan_.column_first[begin_x]].source;
   pair.source_begin[half] = size_t(first_source);
+  pair.target_begin[half] = size_t(begin_x);
   for (int i = 0; i < kMaxTapPairs; ++i) std::memset(pair.shuffle[i][half], -1, 16);  // -1 selects a zero
   int n = 0;
   for (; n < kGroupWidth && begin_x + n < plan_.width; ++n) {
     const int begin = plan_.column_first[begin_x + n], end = plan_.column_first[begin_x + n + 1];
-    if (plan_.column_taps[end - 1].source - first_source >= 16) break;
+    if (plan_.column_taps[end - 1].source - first_source >= kWindow) break;
     for (int i = begin; i < end; ++i) {
-      const int source = plan_.column_taps[i].source, tap = i - begin, byte = 2 * n + tap % 2;
-      pair.shuffle[tap / 2][half][byte] = int8_t(source - first_source);
-      pair.weights[tap / 2][half][byte] = int8_t(resize_detail::overlap_units(begin_x + n, source, p, q));
+      const int source = plan_.column_taps[i].source, tap = i - begin, lane = 2 * n + tap % 2;
+      pair.shuffle[tap / 2][half][2 * lane] = int8_t(2 * (source - first_source));
+      pair.shuffle[tap / 2][half][2 * lane + 1] = int8_t(2 * (source - first_source) + 1);
+      pair.weights[tap / 2][half][lane] = int16_t(resize_detail::overlap_units(begin_x + n, source, p, q));
     }
   }
   return n;
@@ -194,8 +206,8 @@ inline void PlaneResizer::copy_group(GroupPair& pair) {
   pair.source_begin[1] = pair.source_begin[0];
   pair.target_begin[1] = pair.target_begin[0];
   for (int i = 0; i < kMaxTapPairs; ++i) {
-    std::memcpy(pair.shuffle[i][1], pair.shuffle[i][0], 16);
-    std::memcpy(pair.weights[i][1], pair.weights[i][0], 16);
+    std::memcpy(pair.shuffle[i][1], pair.shuffle[i][0], sizeof pair.shuffle[i][0]);
+    std::memcpy(pair.weights[i][1], pair.weights[i][0], sizeof pair.weights[i][0]);
   }
 }
 
@@ -216,144 +228,160 @@ inline bool PlaneResizer::build_division(int total) {
 
 // ---- Running -----------------------------------------------------------------------------------------------------
 
-inline void PlaneResizer::run(const uint8_t* source, uint8_t* target, ResizeScratch& scratch) const {
-#if SEED_HAVE_AVX2_PATH
-  if (use_avx2_) {
-    run_avx2(source, target, scratch);
-    return;
-  }
-#endif
-  (void)scratch;
-  if (plan_.rule == ResizeRule::kCopy) {
-    std::memcpy(target, source, size_t(plan_.height) * plan_.width);
-    return;
-  }
+template <class Source>
+inline void PlaneResizer::run_plain(const Source& source, uint8_t* target) const {
   for (int y = 0; y < plan_.height; ++y)
     for (int x = 0; x < plan_.width; ++x) *target++ = area_resize_pixel(plan_, source, y, x, 0);
 }
 
+inline void PlaneResizer::run(const uint8_t* first, const uint8_t* second, uint8_t* target,
+                              ResizeScratch& scratch) const {
+  const PictureSource one{first, plan_.source_width, 1};
+  const MaximumSource both{one, {second, plan_.source_width, 1}};
+#if SEED_HAVE_AVX2_PATH
+  if (use_avx2_) {
+    return second == nullptr ? run_avx2(first, first, one, target, scratch)
+                             : run_avx2(first, second, both, target, scratch);
+  }
+#endif
+  (void)scratch;
+  if (second != nullptr) return run_plain(both, target);
+  if (plan_.rule != ResizeRule::kCopy) return run_plain(one, target);
+  std::memcpy(target, first, size_t(plan_.height) * plan_.width);
+}
+
 #if SEED_HAVE_AVX2_PATH
 
-SEED_AVX2 inline void PlaneResizer::run_avx2(const uint8_t* source, uint8_t* target, ResizeScratch& scratch) const {
-  int next_row = 0;  // source rows below are summed
-  for (int y = 0; y < plan_.height; ++y, target += plan_.width) {
-    const int begin = plan_.row_first[y], num_rows = plan_.row_first[y + 1] - begin;
-    const uint16_t* rows[kMaxRowTaps];
-    for (int j = 0; j < num_rows; ++j) {
-      const int row = plan_.row_taps[begin + j].source;
-      uint16_t* sums = scratch.row_sums.data() + size_t(row % kRingRows) * ring_stride_;
-      if (row >= next_row) {
-        const uint8_t* pixels = source + size_t(row) * plan_.source_width;
-        num_tap_pairs_ <= 2 ? sum_columns<2>(pixels, sums) : sum_columns<kMaxTapPairs>(pixels, sums);
-        next_row = row + 1;
-      }
-      rows[j] = sums;
-    }
-    const int16_t* weights = &row_weights_[begin];
-    if (fits_16_bits_ && num_rows == 3) {
-      sum_rows_16<3>(rows, weights, source, y, target);
-    } else if (fits_16_bits_ && num_rows == 2) {
-      sum_rows_16<2>(rows, weights, source, y, target);
-    } else {
-      sum_rows_32(rows, weights, num_rows, source, y, target);
-    }
+template <class Source>
+SEED_AVX2 inline void PlaneResizer::run_avx2(const uint8_t* first, const uint8_t* second, const Source& source,
+                                             uint8_t* target, ResizeScratch& scratch) const {
+  uint16_t* const column_sums = scratch.column_sums.data();
+  int32_t* const sums = scratch.sums.data();
+  const int height = plan_.height, width = plan_.width;
+  const bool fits_16_bits = fits_16_bits_;
+  for (int y = 0; y < height; ++y, target += width) {
+    const int num_rows = plan_.row_first[y + 1] - plan_.row_first[y];
+    num_rows == 3   ? sum_rows<3>(first, second, y, column_sums)
+    : num_rows == 2 ? sum_rows<2>(first, second, y, column_sums)
+    : num_rows == 4 ? sum_rows<4>(first, second, y, column_sums)
+                    : sum_rows<0>(first, second, y, column_sums);
+    sum_columns(column_sums, sums);
+    const bool may_overrun = (height - 1 - y) * width >= 15;  // into later rows, which are written again
+    fits_16_bits ? divide_16_bits(sums, may_overrun, source, y, target)
+                 : divide_32_bits(sums, may_overrun, source, y, target);
   }
 }
 
-// Horizontal sums of one source row. Each store writes eight sums; those beyond a group's own are overwritten by the
-// next group (or lie in the ring's slack), because groups ascend.
-template <int kTapPairs>
-SEED_AVX2 inline void PlaneResizer::sum_columns(const uint8_t* row, uint16_t* sums) const {
-  const GroupPair* const end = groups_.data() + groups_.size();  // local: the stores below may alias the members
-  for (const GroupPair* group = groups_.data(); group != end; ++group) {
-    const GroupPair& pair = *group;
-    const __m256i window = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(row + pair.source_begin[1]),
-                                               reinterpret_cast<const __m128i*>(row + pair.source_begin[0]));
-    __m256i sum = _mm256_setzero_si256();
-    for (int i = 0; i < kTapPairs; ++i) {
-      const __m256i shuffle = _mm256_load_si256(reinterpret_cast<const __m256i*>(pair.shuffle[i]));
-      const __m256i weights = _mm256_load_si256(reinterpret_cast<const __m256i*>(pair.weights[i]));
-      sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(_mm256_shuffle_epi8(window, shuffle), weights));
-    }
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(sums + pair.target_begin[0]), _mm256_castsi256_si128(sum));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(sums + pair.target_begin[1]), _mm256_extracti128_si256(sum, 1));
-  }
-}
-
-// Sixteen target pixels at a time; needs 255 T + T / 2 < 65536, where only exact ties are near ties.
+// Weighted sums of the source rows of target row y; kRows = 0: any number of them.
 template <int kRows>
-SEED_AVX2 inline void PlaneResizer::sum_rows_16(const uint16_t* const* rows, const int16_t* weights,
-                                                const uint8_t* source, int y, uint8_t* target) const {
-  // Locals, because the byte stores below may alias the members.
+SEED_AVX2 inline void PlaneResizer::sum_rows(const uint8_t* first, const uint8_t* second, int y,
+                                             uint16_t* column_sums) const {
+  const int width = plan_.source_width, begin = plan_.row_first[y];
+  const int num_rows = kRows != 0 ? kRows : plan_.row_first[y + 1] - begin;
+  const ptrdiff_t second_offset = second - first;
+  const uint8_t* rows[kMaxRowTaps] = {};
+  __m256i weights[kMaxRowTaps] = {};
+  SEED_UNROLL
+  for (int j = 0; j < num_rows; ++j) {
+    rows[j] = first + size_t(plan_.row_taps[begin + j].source) * size_t(width);
+    weights[j] = _mm256_set1_epi16(row_weights_[begin + j]);
+  }
+  for (int x = 0; x < width; x += 16) {
+    __m256i sum = _mm256_setzero_si256();
+    SEED_UNROLL
+    for (int j = 0; j < num_rows; ++j) {
+      const uint8_t* const at = rows[j] + x;
+      const __m128i bytes = _mm_max_epu8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)),
+                                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + second_offset)));
+      sum = _mm256_add_epi16(sum, _mm256_mullo_epi16(_mm256_cvtepu8_epi16(bytes), weights[j]));
+    }
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(column_sums + x), sum);
+  }
+}
+
+// Weighted sums of column sums. Each store writes four sums; those beyond a group's own are overwritten by the next
+// group (or lie in the slack), because groups ascend.
+SEED_AVX2 inline void PlaneResizer::sum_columns(const uint16_t* column_sums, int32_t* sums) const {
+  const GroupPair* const end = groups_.data() + groups_.size();  // local: the stores below may alias the members
+  for (const GroupPair* pair = groups_.data(); pair != end; ++pair) {
+    const __m256i window =
+        _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(column_sums + pair->source_begin[1]),
+                            reinterpret_cast<const __m128i*>(column_sums + pair->source_begin[0]));
+    __m256i sum = _mm256_setzero_si256();
+    SEED_UNROLL
+    for (int i = 0; i < kMaxTapPairs; ++i) {
+      const __m256i shuffle = _mm256_load_si256(reinterpret_cast<const __m256i*>(pair->shuffle[i]));
+      const __m256i weights = _mm256_load_si256(reinterpret_cast<const __m256i*>(pair->weights[i]));
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(window, shuffle), weights));
+    }
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(sums + pair->target_begin[0]), _mm256_castsi256_si128(sum));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(sums + pair->target_begin[1]), _mm256_extracti128_si256(sum, 1));
+  }
+}
+
+// Stores sixteen results from target column x on, and redoes those on (or near) a tie: bit 2i of `ties` for column x + i.
+template <class Source>
+SEED_AVX2 inline void PlaneResizer::store_pixels(__m128i bytes, uint32_t ties, int x, bool may_overrun,
+                                                 const Source& source, int y, uint8_t* target) const {
+  const int valid = plan_.width - x;
+  if (valid >= 16 || may_overrun) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(target + x), bytes);
+  } else {
+    alignas(16) uint8_t tail[16];
+    _mm_store_si128(reinterpret_cast<__m128i*>(tail), bytes);
+    std::memcpy(target + x, tail, size_t(valid));
+  }
+  if (__builtin_expect(ties == 0, 1)) return;
+  if (valid < 16) ties &= (1u << (2 * valid)) - 1;
+  for (; ties != 0; ties &= ties - 1) {
+    const int column = x + __builtin_ctz(ties) / 2;
+    target[column] = area_resize_pixel(plan_, source, y, column, 0);
+  }
+}
+
+// Needs 255 T + T / 2 < 65536, where only exact ties are near ties.
+template <class Source>
+SEED_AVX2 inline void PlaneResizer::divide_16_bits(const int32_t* sums, bool may_overrun, const Source& source, int y,
+                                                   uint8_t* target) const {
+  // Locals, because the byte stores may alias the members.
   const int width = plan_.width;
+  const uint32_t tie_mask = total_ % 2 == 0 ? 0x55555555u : 0;  // an odd T has no ties
   const __m256i half = _mm256_set1_epi16(int16_t(total_ / 2)), total = _mm256_set1_epi16(int16_t(total_));
   const __m256i multiplier = _mm256_set1_epi16(int16_t(multiplier_));
   const __m128i pre_shift = _mm_cvtsi32_si128(pre_shift_), post_shift = _mm_cvtsi32_si128(post_shift_);
-  const uint32_t tie_mask = total_ % 2 == 0 ? 0x55555555u : 0;    // an odd T has no ties
-  const bool may_overrun = (plan_.height - 1 - y) * width >= 15;  // into later rows, which are written again
-  __m256i weight[kRows];
-  for (int j = 0; j < kRows; ++j) weight[j] = _mm256_set1_epi16(weights[j]);
   for (int x = 0; x < width; x += 16) {
-    __m256i sum = half;
-    for (int j = 0; j < kRows; ++j) {
-      const __m256i row = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[j] + x));
-      sum = _mm256_add_epi16(sum, _mm256_mullo_epi16(row, weight[j]));
-    }
+    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums + x));
+    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums + x + 8));
+    const __m256i sum = _mm256_add_epi16(_mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8), half);
     const __m256i quotient =
         _mm256_srl_epi16(_mm256_mulhi_epu16(_mm256_srl_epi16(sum, pre_shift), multiplier), post_shift);
-    const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(quotient), _mm256_extracti128_si256(quotient, 1));
     const __m256i tie = _mm256_cmpeq_epi16(sum, _mm256_mullo_epi16(quotient, total));
-    uint32_t ties = uint32_t(_mm256_movemask_epi8(tie)) & tie_mask;
-    const int valid = width - x;
-    if (valid >= 16 || may_overrun) {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(target + x), bytes);
-    } else {
-      alignas(16) uint8_t tail[16];
-      _mm_store_si128(reinterpret_cast<__m128i*>(tail), bytes);
-      std::memcpy(target + x, tail, size_t(valid));
-    }
-    if (ties == 0) continue;
-    if (valid < 16) ties &= (1u << (2 * valid)) - 1;
-    for (; ties != 0; ties &= ties - 1) {
-      const int column = x + __builtin_ctz(ties) / 2;
-      target[column] = area_resize_pixel(plan_, source, y, column, 0);
-    }
+    const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(quotient), _mm256_extracti128_si256(quotient, 1));
+    store_pixels(bytes, uint32_t(_mm256_movemask_epi8(tie)) & tie_mask, x, may_overrun, source, y, target);
   }
 }
 
-// Eight target pixels at a time.
-SEED_AVX2 inline void PlaneResizer::sum_rows_32(const uint16_t* const* rows, const int16_t* weights, int num_rows,
-                                                const uint8_t* source, int y, uint8_t* target) const {
+// For any T.
+template <class Source>
+SEED_AVX2 inline void PlaneResizer::divide_32_bits(const int32_t* sums, bool may_overrun, const Source& source, int y,
+                                                   uint8_t* target) const {
+  const int width = plan_.width;
   const __m256 inverse = _mm256_set1_ps(1.0f / float(total_));
-  const __m256i total = _mm256_set1_epi32(total_), tie_threshold = _mm256_set1_epi32(total_ - tie_margin_ - 1);
-  for (int x = 0; x < plan_.width; x += 8) {
-    __m256i sum = _mm256_setzero_si256();
-    for (int j = 0; j < num_rows; j += 2) {
-      const bool paired = j + 1 < num_rows;
-      const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[j] + x));
-      const __m128i second =
-          paired ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[j + 1] + x)) : _mm_setzero_si128();
-      const __m256i both = _mm256_set_m128i(_mm_unpackhi_epi16(first, second), _mm_unpacklo_epi16(first, second));
-      const int second_weight = paired ? weights[j + 1] : 0;
-      const __m256i pair = _mm256_set1_epi32((second_weight << 16) | uint16_t(weights[j]));
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(both, pair));
+  const __m256i total = _mm256_set1_epi32(total_), threshold = _mm256_set1_epi32(total_ - tie_margin_ - 1);
+  for (int x = 0; x < width; x += 16) {
+    __m256i quotients[2], near_ties[2];
+    SEED_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const __m256i sum = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums + x + 8 * i));
+      quotients[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_cvtepi32_ps(sum), inverse));
+      // Near a tie |sum - quotient * T| is about T / 2, whichever way it was rounded.
+      const __m256i rest = _mm256_abs_epi32(_mm256_sub_epi32(sum, _mm256_mullo_epi32(quotients[i], total)));
+      near_ties[i] = _mm256_cmpgt_epi32(_mm256_slli_epi32(rest, 1), threshold);
     }
-    const __m256i quotient = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_cvtepi32_ps(sum), inverse));
-    const __m256i packed16 = _mm256_packus_epi32(quotient, quotient);
-    const __m128i packed16_low =
-        _mm_unpacklo_epi64(_mm256_castsi256_si128(packed16), _mm256_extracti128_si256(packed16, 1));
-    alignas(16) uint8_t bytes[16];
-    _mm_store_si128(reinterpret_cast<__m128i*>(bytes), _mm_packus_epi16(packed16_low, packed16_low));
-    const int valid = std::min(8, plan_.width - x);
-    std::memcpy(target + x, bytes, valid);
-    // Near a tie |sum - quotient * T| is about T / 2, whichever way it was rounded.
-    const __m256i rest = _mm256_abs_epi32(_mm256_sub_epi32(sum, _mm256_mullo_epi32(quotient, total)));
-    const __m256i tie = _mm256_cmpgt_epi32(_mm256_slli_epi32(rest, 1), tie_threshold);
-    uint32_t ties = uint32_t(_mm256_movemask_ps(_mm256_castsi256_ps(tie))) & ((1u << valid) - 1);
-    for (; ties != 0; ties &= ties - 1) {
-      const int column = x + __builtin_ctz(ties);
-      target[column] = area_resize_pixel(plan_, source, y, column, 0);
-    }
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(quotients[0], quotients[1]), 0xd8);
+    const __m256i ties = _mm256_permute4x64_epi64(_mm256_packs_epi32(near_ties[0], near_ties[1]), 0xd8);
+    const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    store_pixels(bytes, uint32_t(_mm256_movemask_epi8(ties)) & 0x55555555u, x, may_overrun, source, y, target);
   }
 }
 

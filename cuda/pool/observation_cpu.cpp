@@ -21,7 +21,7 @@ void resize_channel(const seed::PlaneResizer& resizer, const uint8_t* source, in
   std::vector<uint8_t> plane(source_size + seed::kResizePadding), resized(size_t(plan.height) * plan.width);
   for (size_t i = 0; i < source_size; ++i) plane[i] = source[i * channels + channel];
   seed::ResizeScratch scratch = resizer.make_scratch();
-  resizer.run(plane.data(), resized.data(), scratch);
+  resizer.run(plane.data(), nullptr, resized.data(), scratch);
   for (size_t i = 0; i < resized.size(); ++i) target[i * channels + channel] = resized[i];
 }
 
