@@ -84,6 +84,7 @@ struct FrameStart {
 struct Screen {
   uint8_t* buffers[2];
   FrameStart* starts[2] = {nullptr, nullptr};  // receive how the picture in each buffer began; null: not wanted
+  const uint8_t* shades = nullptr;             // as Display::shades, for this frame; all frames of a buffer need the same
 };
 
 // Fills the RAM with 128 draws and the timer with one, as switching the console on does. Needs one console_reset before
@@ -102,7 +103,8 @@ SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Di
 // Draws the picture of a frame that was run before, into the buffer that it had.
 SEED_HD inline void console_draw_again(const FrameStart& start, const Rom& rom, const Display& display, Screen screen) {
   Console console = start.console;
-  console_run_frame(console, rom, display, start.inputs, Screen{{screen.buffers[0], screen.buffers[1]}});
+  screen.starts[0] = screen.starts[1] = nullptr;
+  console_run_frame(console, rom, display, start.inputs, screen);
 }
 
 }  // namespace seed

@@ -69,6 +69,7 @@ SEED_HD inline void console_begin_frame(Console& console, const Display& display
   tia.drawn_clock = tia.window_start_clock + kHblankClocks;
   tia.limit_cycles = line_limit_cycles(display);
   tia.colour_loss = display.pal && (console.num_lines & 1);
+  for (int reg = kCOLUP0; reg <= kCOLUBK; ++reg) tia_paint(tia, display, reg, tia.reg[reg]);
 }
 
 SEED_HD inline void console_end_frame(Console& console) {
@@ -117,9 +118,11 @@ SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Di
   FrameStart* const start = screen.starts[(console.current_buffer ^ (console.partial ? 0 : 1)) & 1];
   if (start != nullptr) *start = FrameStart{console, inputs, false};
   const bool begins = !console.partial;
-  if (begins) console_begin_frame(console, display);
+  Display shown = display;
+  if (screen.shades != nullptr) shown.shades = screen.shades;
+  if (begins) console_begin_frame(console, shown);
   console.partial = true;
-  Bus bus{console, rom, display, inputs, console_pixels(console, screen)};
+  Bus bus{console, rom, shown, inputs, console_pixels(console, screen)};
   console.tia.frame_done = 0;
   console_run_cpu(bus);
   tia_draw_until(console.tia, bus.pixels, console.tia.accessed_clock);

@@ -33,6 +33,7 @@ struct Display {
   uint16_t ystart;    // first scanline that is kept
   uint16_t height;    // number of scanlines kept = rows of a picture buffer
   bool hmove_blanks;  // HMOVE blanks the first eight pixels
+  const uint8_t* shades = nullptr;  // what pixel values become in a picture: 256 bytes, 0 for 0; null: what they are
 };
 
 // Write addresses.
@@ -69,6 +70,7 @@ struct Tia {
   uint8_t delayed_GRP[2];
   uint8_t delayed_ENABL;
   uint8_t position[5];    // leftmost pixel of the first copy of P0, P1, M0, M1, BL
+  uint8_t painted[4];     // what the picture shows for COLUP0, COLUP1, COLUPF, COLUBK; follows from reg and Display
   uint8_t colour_loss;    // 1: PAL picture after a frame with an odd number of lines
   uint8_t reflect_pf;     // CTRLPF bit 0 as latched at the last line end
   uint8_t skip_first[2];  // the first copy of the player is not shown
@@ -346,11 +348,14 @@ SEED_HD inline void tia_draw_pixels(const Tia& tia, uint8_t* row, int first_x, i
       masks.playfield[word] = (pf | ball) & ~(group0 | group1);
     }
   }
-  const uint8_t loss = tia.colour_loss;
-  const PixelColours colours = {
-      static_cast<uint8_t>((tia.reg[kCOLUBK] & 0xfe) | loss), static_cast<uint8_t>((tia.reg[kCOLUPF] & 0xfe) | loss),
-      static_cast<uint8_t>((tia.reg[kCOLUP0] & 0xfe) | loss), static_cast<uint8_t>((tia.reg[kCOLUP1] & 0xfe) | loss)};
+  const PixelColours colours = {tia.painted[3], tia.painted[2], tia.painted[0], tia.painted[1]};
   draw_pixels(row, first_x, last_x, masks, colours);
+}
+
+// Colour register `reg` has the value `value` from now on.
+SEED_HD SEED_FORCE_INLINE void tia_paint(Tia& tia, const Display& display, int reg, uint8_t value) {
+  const uint8_t pixel = static_cast<uint8_t>((value & 0xfe) | tia.colour_loss);
+  tia.painted[reg - kCOLUP0] = display.shades != nullptr ? display.shades[pixel] : pixel;
 }
 
 // Draws pixels first_x <= x < last_x of one line. `row` may be null.
@@ -611,11 +616,13 @@ SEED_HD SEED_NO_INLINE void tia_write_change(Tia& tia, const Display& display, u
       if (pixels != nullptr && (player_graphics(tia, i) != 0 || missile_enabled(tia, i) || (tia.reg[kCTRLPF] & 2))) {
         tia_draw_until(tia, pixels, shows_clock);
       }
+      tia_paint(tia, display, reg, value);
       break;
     }
     case kCOLUPF:
     case kCOLUBK:
       if (pixels != nullptr) tia_draw_until(tia, pixels, shows_clock);
+      tia_paint(tia, display, reg, value);
       break;
     case kCTRLPF:
       tia_change(tia, pixels, shows_clock, kBL, true);

@@ -3,7 +3,8 @@
 // SIMD where it pays.
 //
 // A plain reference loop serves every size. For the coverage rule there is an AVX2 path, chosen at run time:
-//   1. Coverage weights of an axis are integers in units of 1 / q, where source : target = p : q in lowest terms, so the
+//   1. Coverage weights of an axis are integers in units of 1 / q, where source : target = p : q in lowest terms, so
+//   the
 //      exact result is sum / T with T = p_x * p_y, and the sum needs no floating point.
 //   2. Columns first: weighted sums of the source rows of one target row, in 16 bits.
 //   3. Rows: windows of eight such sums, a byte shuffle per pair of taps, multiply-add into 32-bit sums.
@@ -304,9 +305,8 @@ SEED_AVX2 inline void PlaneResizer::sum_rows(const uint8_t* first, const uint8_t
 SEED_AVX2 inline void PlaneResizer::sum_columns(const uint16_t* column_sums, int32_t* sums) const {
   const GroupPair* const end = groups_.data() + groups_.size();  // local: the stores below may alias the members
   for (const GroupPair* pair = groups_.data(); pair != end; ++pair) {
-    const __m256i window =
-        _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(column_sums + pair->source_begin[1]),
-                            reinterpret_cast<const __m128i*>(column_sums + pair->source_begin[0]));
+    const __m256i window = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(column_sums + pair->source_begin[1]),
+                                               reinterpret_cast<const __m128i*>(column_sums + pair->source_begin[0]));
     __m256i sum = _mm256_setzero_si256();
     SEED_UNROLL
     for (int i = 0; i < kMaxTapPairs; ++i) {
@@ -319,7 +319,8 @@ SEED_AVX2 inline void PlaneResizer::sum_columns(const uint16_t* column_sums, int
   }
 }
 
-// Stores sixteen results from target column x on, and redoes those on (or near) a tie: bit 2i of `ties` for column x + i.
+// Stores sixteen results from target column x on, and redoes those on (or near) a tie: bit 2i of `ties` for column x +
+// i.
 template <class Source>
 SEED_AVX2 inline void PlaneResizer::store_pixels(__m128i bytes, uint32_t ties, int x, bool may_overrun,
                                                  const Source& source, int y, uint8_t* target) const {

@@ -9,6 +9,7 @@
 // last two are whole again.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -16,7 +17,6 @@
 
 #include "envs/atari_lane.h"
 #include "observation/plane_resizer.h"
-#include "pool/picture_maps.h"
 
 namespace seed {
 
@@ -30,11 +30,13 @@ struct PictureFormat {
   size_t picture_bytes() const { return size_t{display.height} * kScreenWidth; }
   size_t plane_bytes() const { return size_t(resizer.plan().height) * resizer.plan().width; }
   size_t shown_bytes() const { return plane_bytes() * num_channels; }  // one picture of an observation
+  // One gray channel can be drawn at once.
+  const uint8_t* shades() const { return num_channels == 1 ? channels[0] : nullptr; }
 
   Display display;
   PlaneResizer resizer;
   int num_channels;
-  ChannelMap maps[3];          // gray, or red, green, blue
+  uint8_t channels[3][256];    // what a pixel value is in each channel: gray, or red, green, blue
   bool keep_pictures = false;  // every lane has StoredPictures, always
 };
 
@@ -42,7 +44,7 @@ struct PictureFormat {
 struct StoredPictures {
   explicit StoredPictures(const PictureFormat& format)
       : buffers{std::vector<uint8_t>(format.picture_bytes()), std::vector<uint8_t>(format.picture_bytes())},
-        shown(format.picture_bytes() * format.num_channels) {}
+        shown(format.picture_bytes() * size_t(format.num_channels)) {}
 
   std::vector<uint8_t> buffers[2];  // the machine's, palette indices
   std::vector<uint8_t> shown;       // what the last observation shows, channel after channel
@@ -70,12 +72,14 @@ class Painter {
       : format_(format),
         rom_(rom),
         resize_scratch_(format.resizer.make_scratch()),
-        buffers_{std::vector<uint8_t>(format.picture_bytes()), std::vector<uint8_t>(format.picture_bytes())},
-        shown_(format.picture_bytes() * format.num_channels + kResizePadding),
-        plane_(format.num_channels == 1 ? 0 : format.plane_bytes()) {}
+        shown_(format.picture_bytes() * size_t(format.num_channels) + kResizePadding),
+        plane_(format.num_channels == 1 ? 0 : format.plane_bytes()) {
+    for (std::vector<uint8_t>& buffer : buffers_) buffer.resize(format.picture_bytes() + kResizePadding);
+  }
 
   size_t memory_bytes() const {
-    return buffers_[0].size() * 2 + first_.size() + shown_.size() + plane_.size() + resize_scratch_.row_sums.size() * 2;
+    return buffers_[0].size() * 2 + first_.size() + shown_.size() + plane_.size() +
+           resize_scratch_.column_sums.size() * 2 + resize_scratch_.sums.size() * 4;
   }
 
   // ---- Resets ----
@@ -110,8 +114,8 @@ class Painter {
     if (pictures_->stored) return stored_screen(*pictures_);
     FrameStart* const starts = pictures_->starts.frames;
     replaced_ = starts[(console.current_buffer ^ 1) & 1];
-    Screen screen{{nullptr, nullptr}, {&starts[0], &starts[1]}};
-    if (shown) screen.buffers[0] = buffers_[0].data(), screen.buffers[1] = buffers_[1].data();
+    Screen screen = shown ? own_screen() : Screen{{nullptr, nullptr}};
+    screen.starts[0] = &starts[0], screen.starts[1] = &starts[1];
     return screen;
   }
 
@@ -125,6 +129,8 @@ class Painter {
     }
   }
 
+  // ---- Observations ----
+
   // Resizes what a reset or step shows into `target` (shown_bytes()); false for kNothingNew, which leaves it alone.
   bool paint(const Console& console, LanePictures& pictures, Shown shown, bool after_reset, uint8_t* target);
 
@@ -135,26 +141,27 @@ class Painter {
     return Screen{{stored.buffers[0].data(), stored.buffers[1].data()}, {&starts[0], &starts[1]}};
   }
 
-  Screen own_screen() { return Screen{{buffers_[0].data(), buffers_[1].data()}}; }
+  // Buffers of the thread: shades of gray where there is one channel, else pixel values.
+  Screen own_screen() { return Screen{{buffers_[0].data(), buffers_[1].data()}, {}, format_.shades()}; }
 
   void draw_again(const FrameStart& start, Screen screen) const {
     console_draw_again(start, rom_, format_.display, screen);
   }
 
   void store_pictures(const Console& console);
-  void show(const uint8_t* const* sources, int count, uint8_t* out) const;
+  void show(const uint8_t* picture, bool is_shaded, bool alone, uint8_t* out) const;
   void show_previous(const PictureStarts& starts, uint8_t* out);
   void resize_shown(uint8_t* target);
 
   const PictureFormat& format_;
   const Rom& rom_;
   ResizeScratch resize_scratch_;
-  std::vector<uint8_t> buffers_[2];  // palette indices
-  std::vector<uint8_t> shown_;       // pooled channels, full size
-  std::vector<uint8_t> plane_;       // one resized channel of a colour picture
-  std::vector<uint8_t> first_;       // the first of two pictures that a step shows; of lanes that keep pictures
+  std::vector<uint8_t> buffers_[2];
+  std::vector<uint8_t> shown_;  // all channels of what an observation shows, full size
+  std::vector<uint8_t> plane_;  // one resized channel of a colour picture
+  std::vector<uint8_t> first_;  // the first of two pictures that a step shows
   LanePictures* pictures_ = nullptr;
-  int num_shown_ = 0;                // frames of the step that are shown and have begun
+  int num_shown_ = 0;  // frames of the step that are shown and have begun
   bool has_first_ = false;
   FrameStart replaced_;  // start of the picture that the present frame draws over
 };
@@ -172,66 +179,70 @@ inline void Painter::store_pictures(const Console& console) {
   pictures_->stored = std::move(stored);
 }
 
-// The maximum of `count` pictures in every channel.
-inline void Painter::show(const uint8_t* const* sources, int count, uint8_t* out) const {
+// Writes a picture's channels to `out`, or their maximum with what is there when it does not stand alone.
+inline void Painter::show(const uint8_t* picture, bool is_shaded, bool alone, uint8_t* out) const {
   const size_t bytes = format_.picture_bytes();
   for (int channel = 0; channel < format_.num_channels; ++channel, out += bytes) {
-    const ChannelMap& map = format_.maps[channel];
-    if (count == 2) {
-      map_max_pictures(map, sources[0], sources[1], bytes, out);
-    } else {
-      map_picture(map, sources[0], bytes, out);
+    const uint8_t* const map = format_.channels[channel];
+    for (size_t i = 0; i < bytes; ++i) {
+      const uint8_t value = is_shaded ? picture[i] : map[picture[i]];
+      out[i] = alone ? value : std::max(out[i], value);
     }
   }
 }
 
 // What the last observation shows, drawn again. Uses the thread's buffers.
 inline void Painter::show_previous(const PictureStarts& starts, uint8_t* out) {
+  const bool is_shaded = format_.shades() != nullptr;
   const int later = starts.shown_buffer;
   draw_again(starts.shown[later], own_screen());
-  const uint8_t* sources[2] = {buffers_[later].data(), buffers_[later ^ 1].data()};
-  if (starts.what_was_shown == Shown::kLastFrame) return show(sources, 1, out);
+  show(buffers_[later].data(), is_shaded, true, out);
+  if (starts.what_was_shown == Shown::kLastFrame) return;
   draw_again(starts.shown[later ^ 1], own_screen());
-  show(sources, 2, out);
+  show(buffers_[later ^ 1].data(), is_shaded, false, out);
 }
 
 inline void Painter::resize_shown(uint8_t* target) {
-  if (format_.num_channels == 1) return format_.resizer.run(shown_.data(), target, resize_scratch_);
-  for (int channel = 0; channel < 3; ++channel) {
-    format_.resizer.run(shown_.data() + channel * format_.picture_bytes(), plane_.data(), resize_scratch_);
-    for (size_t i = 0; i < plane_.size(); ++i) target[3 * i + size_t(channel)] = plane_[i];
+  if (format_.num_channels == 1) return format_.resizer.run(shown_.data(), nullptr, target, resize_scratch_);
+  for (size_t channel = 0; channel < 3; ++channel) {
+    format_.resizer.run(shown_.data() + channel * format_.picture_bytes(), nullptr, plane_.data(), resize_scratch_);
+    for (size_t i = 0; i < plane_.size(); ++i) target[3 * i + channel] = plane_[i];
   }
 }
 
 inline bool Painter::paint(const Console& console, LanePictures& pictures, Shown shown, bool after_reset,
                            uint8_t* target) {
   if (shown == Shown::kNothingNew) return false;
+  const int now = console.current_buffer & 1;
   PictureStarts& starts = pictures.starts;
   StoredPictures* const stored = pictures.stored.get();
-  const int now = console.current_buffer & 1;
-  if (after_reset && !stored) draw_again(starts.frames[now], own_screen());
-  std::vector<uint8_t>* const buffers = stored ? stored->buffers : buffers_;
-  const uint8_t* sources[2] = {buffers[now].data(), (has_first_ ? first_ : buffers[now ^ 1]).data()};
-  if (shown == Shown::kPreviousAndFirst) {
-    if (!has_first_) first_ = buffers[now ^ 1];  // show_previous() draws over it
-    if (stored) {
+  const bool is_shaded = stored == nullptr && format_.shades() != nullptr;
+  if (after_reset && stored == nullptr) draw_again(starts.frames[now], own_screen());
+  std::vector<uint8_t>* const buffers = stored != nullptr ? stored->buffers : buffers_;
+  const uint8_t* const last = buffers[now].data();
+  const uint8_t* const other = has_first_ && !after_reset ? first_.data() : buffers[now ^ 1].data();
+  if (is_shaded && shown != Shown::kPreviousAndFirst) {
+    format_.resizer.run(last, shown == Shown::kLastTwoFrames ? other : nullptr, target, resize_scratch_);
+  } else if (shown == Shown::kPreviousAndFirst) {
+    if (other != first_.data()) first_.assign(other, other + format_.picture_bytes());
+    if (stored != nullptr) {
       std::memcpy(shown_.data(), stored->shown.data(), stored->shown.size());
     } else {
-      show_previous(starts, shown_.data());
+      show_previous(starts, shown_.data());  // draws over the buffers
     }
-    for (int channel = 0; channel < format_.num_channels; ++channel)
-      map_max_into(format_.maps[channel], first_.data(), first_.size(),
-                   shown_.data() + channel * format_.picture_bytes());
+    show(first_.data(), is_shaded, false, shown_.data());
+    resize_shown(target);
   } else {
-    show(sources, shown == Shown::kLastTwoFrames ? 2 : 1, shown_.data());
-    starts.what_was_shown = shown;
-    starts.shown_buffer = uint8_t(now);
-    if (stored) {
-      std::memcpy(stored->shown.data(), shown_.data(), stored->shown.size());
-      if (pictures.are_whole() && !format_.keep_pictures) pictures.stored.reset();
-    }
+    show(last, is_shaded, true, shown_.data());
+    if (shown == Shown::kLastTwoFrames) show(other, is_shaded, false, shown_.data());
+    resize_shown(target);
   }
-  resize_shown(target);
+  if (shown == Shown::kPreviousAndFirst) return true;  // the episode has ended: nothing will build on it
+  starts.what_was_shown = shown;
+  starts.shown_buffer = uint8_t(now);
+  if (stored == nullptr) return true;
+  std::memcpy(stored->shown.data(), shown_.data(), stored->shown.size());
+  if (pictures.are_whole() && !format_.keep_pictures) pictures.stored.reset();
   return true;
 }
 

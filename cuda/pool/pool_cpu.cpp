@@ -424,14 +424,14 @@ LaneOptions lane_options_of(const seed_pool_options& options, const Game& game) 
   return lane;
 }
 
-void fill_maps(PictureFormat& format, bool pal, bool grayscale) {
+void fill_channels(PictureFormat& format, bool pal, bool grayscale) {
   const uint8_t* const gray = pal ? kPalGray : kNtscGray;
   const uint8_t* const rgb = pal ? kPalRgb : kNtscRgb;
   for (int value = 0; value < 256; ++value) {
     if (grayscale) {
-      format.maps[0].values[value] = gray[value];
+      format.channels[0][value] = gray[value];
     } else {
-      for (int channel = 0; channel < 3; ++channel) format.maps[channel].values[value] = rgb[3 * value + channel];
+      for (int channel = 0; channel < 3; ++channel) format.channels[channel][value] = rgb[3 * value + channel];
     }
   }
 }
@@ -458,7 +458,7 @@ void build_pool(Pool& pool, const Rom& rom, const int32_t* modes, const int32_t*
   pool.format.reset(
       new PictureFormat(pool.game.display, options.img_height, options.img_width, options.grayscale != 0, simd));
   pool.format->keep_pictures = options.keep_pictures != 0;
-  fill_maps(*pool.format, pool.game.display.pal, options.grayscale != 0);
+  fill_channels(*pool.format, pool.game.display.pal, options.grayscale != 0);
 
   pool.modes.assign(size_t(options.num_envs), pool.game.default_mode);
   if (modes != nullptr) pool.modes.assign(modes, modes + options.num_envs);
