@@ -78,7 +78,9 @@ class EnvConfig:
 class ModelConfig:
     """The network."""
 
-    encoder: Literal["nature", "impala", "dqn2013", "mlp"] = option("nature", "what reads an observation")
+    encoder: Literal["nature", "impala", "dqn2013", "dqn2013_half", "mlp"] = option(
+        "nature", "what reads an observation"
+    )
     core: Literal["feed_forward", "lstm"] = option("feed_forward", "what links the steps of an episode")
     hidden_size: int = option(0, "units of the encoder's last layer; 0 takes the paper's number")
     lstm_size: int = option(256, "units of the LSTM")

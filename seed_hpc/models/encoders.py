@@ -3,6 +3,8 @@
 
     dqn2013   Mnih et al., "Playing Atari with Deep Reinforcement Learning" (2013): 2 convolutions; also the network
               of A3C and the shallow one of IMPALA; a third of the arithmetic of `nature`
+    dqn2013_half   the same for frames of half the size (42x42, as in OpenAI's universe-starter-agent): kernel and stride
+              of the first convolution are halved too; for CPUs
     nature    Mnih et al., "Human-level control through deep reinforcement learning" (2015): 3 convolutions
     impala    Espeholt et al., "IMPALA" (2018), figure 3 right: 15 convolutions with residual blocks
     mlp       two dense layers, for observations that are vectors
@@ -24,6 +26,7 @@ from seed_hpc.errors import UserError
 # Convolutions as (output channels, kernel size, stride), and the units of the dense layer after them.
 CONVOLUTIONS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
     "dqn2013": (((16, 8, 4), (32, 4, 2)), 256),
+    "dqn2013_half": (((16, 4, 2), (32, 4, 2)), 256),
     "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
 }
 IMPALA_CHANNELS = (16, 32, 32)

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
 from seed_hpc.config import load_resolved
 from seed_hpc.errors import UserError
+from seed_hpc.training.process import prepare_process
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Evaluates; returns 1 only with --require-better-than-random."""
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    prepare_process()
     from seed_hpc.training.checkpoint import CheckpointStore
     from seed_hpc.training.episode_gif import record_episode
     from seed_hpc.training.evaluate import beats_random, evaluate

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 from pathlib import Path
 
 from seed_hpc.config import Experiment, describe_options, load_experiment, load_resolved
 from seed_hpc.errors import UserError
+from seed_hpc.training.process import prepare_process
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if args.options is not None:
         _print_options(args.options)
         return 0
-    # Large tensors in huge pages: their page faults would cost more than some layers. Read at the first allocation.
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    prepare_process()
     if args.config is not None and args.or_resume and args.run_id:
         experiment = load_experiment(args.config, args.overrides)
         existing = args.results / experiment.name / args.run_id
