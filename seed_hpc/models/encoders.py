@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encoders: one observation in, one feature vector out. Pixels are uint8 until the first layer of these.
 
-    dqn2013   Mnih et al., "Playing Atari with Deep Reinforcement Learning" (2013): 2 convolutions; also the network
-              of A3C and the shallow one of IMPALA; a third of the arithmetic of `nature`
-    dqn2013_half   the same for frames of half the size (42x42, as in OpenAI's universe-starter-agent): kernel and stride
-              of the first convolution are halved too; for CPUs
-    nature    Mnih et al., "Human-level control through deep reinforcement learning" (2015): 3 convolutions
-    impala    Espeholt et al., "IMPALA" (2018), figure 3 right: 15 convolutions with residual blocks
-    mlp       two dense layers, for observations that are vectors
+    dqn2013        Mnih et al., "Playing Atari with Deep Reinforcement Learning" (2013): 2 convolutions; also that
+                   of A3C and the shallow one of IMPALA; a third of the arithmetic of `nature`
+    dqn2013_half   the same for frames of half the size (42x42, as in OpenAI's universe-starter-agent): kernel and
+                   stride of the first convolution are halved too; for CPUs
+    nature         Mnih et al., "Human-level control through deep reinforcement learning" (2015): 3 convolutions
+    impala         Espeholt et al., "IMPALA" (2018), figure 3 right: 15 convolutions with residual blocks
+    mlp            two dense layers, for observations that are vectors
 
 Shapes: N observations, C frames of a stack, H rows, W columns, D features.
 """
