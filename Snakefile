@@ -11,11 +11,14 @@ min_version("9.0")
 configfile: "config/config.yaml"
 
 
-# Used with `--software-deployment-method apptainer`; built from containers/seed-hpc.def.
-container: "containers/seed-hpc.sif"
-
-
 include: "workflow/rules/common.smk"
+
+
+# Used with `--software-deployment-method apptainer` only; holds for the rules that follow.
+container: CONFIG["container"]["image"]
+
+
+include: "workflow/rules/container.smk"
 include: "workflow/rules/kernels.smk"
 include: "workflow/rules/training.smk"
 include: "workflow/rules/profiling.smk"

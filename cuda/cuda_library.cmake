@@ -10,6 +10,10 @@ if(NOT SEED_CUDA_SOURCES)
   message(FATAL_ERROR "cuda/ holds no *_cuda.cu: there is no CUDA library to build")
 endif()
 
+if(SKBUILD)
+  set(SEED_LIBRARY_DIR ${CMAKE_CURRENT_BINARY_DIR}/libraries)
+  file(MAKE_DIRECTORY ${SEED_LIBRARY_DIR})
+endif()
 add_library(seed_cuda SHARED ${SEED_CUDA_SOURCES})
 set_target_properties(seed_cuda PROPERTIES
   CUDA_ARCHITECTURES "${SEED_CUDA_ARCHS}"
@@ -22,3 +26,6 @@ target_compile_options(seed_cuda PRIVATE
   # Registers and spills go to the log, launch bounds into the PTX that is kept: `seed-hpc kernels` reads both.
   $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v --keep --keep-dir=${SEED_LIBRARY_DIR}>)
 target_link_libraries(seed_cuda PRIVATE Threads::Threads PUBLIC seed_game_tables)
+if(SKBUILD)
+  install(TARGETS seed_cuda LIBRARY DESTINATION seed_hpc/_lib)
+endif()

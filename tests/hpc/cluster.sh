@@ -6,8 +6,9 @@
 # so that a job on two nodes really talks over a network and a program that falls back to localhost fails. The GPUs
 # are stand-in device nodes: Slurm allots them and sets CUDA_VISIBLE_DEVICES, nothing computes on them.
 #
-# Installs what is missing, may be called again at any time, changes no file of the machine but /etc/hosts (between
-# two marks, removed by `down`), and keeps everything else in $STATE.
+# Installs what is missing and may be called again at any time. Everything is in $STATE, but for lines between two marks
+# in /etc/hosts and links in /etc/slurm, both removed by `down`. (A job's variables SLURM_* do not survive a workflow
+# manager, so the configuration has to be where Slurm looks by itself.)
 set -euo pipefail
 
 STATE=${SEED_HPC_CLUSTER_DIR:-/var/lib/seed-hpc-cluster}
@@ -15,7 +16,7 @@ NODES=4
 SUBNET=10.77.0
 BRIDGE=seedbr0
 MARK='# seed-hpc test cluster'
-export SLURM_CONF=$STATE/slurm.conf
+export SLURM_CONF=/etc/slurm/slurm.conf
 
 say() { echo "cluster: $*"; }
 die() { echo "cluster: $*" >&2; exit 1; }
@@ -71,10 +72,15 @@ write_configuration() {
   memory_mb=$(awk '/MemTotal/ {print int($2 / 1024 * 0.9)}' /proc/meminfo)
   install -d -m 755 "$STATE/dev"
   for gpu in 0 1 2 3; do [ -e "$STATE/dev/nvidia$gpu" ] || mknod -m 666 "$STATE/dev/nvidia$gpu" c 1 3; done
+  for file in slurm.conf gres.conf; do
+    [ ! -e /etc/slurm/$file ] || [ -L /etc/slurm/$file ] || die "/etc/slurm/$file exists: this machine has a Slurm of its own"
+    mkdir -p /etc/slurm
+    ln -sfn "$STATE/$file" /etc/slurm/$file
+  done
   cat >"$STATE/gres.conf" <<EOF
 NodeName=n[1-$NODES] Name=gpu Type=h200 File=$STATE/dev/nvidia[0-3]
 EOF
-  cat >"$SLURM_CONF" <<EOF
+  cat >"$STATE/slurm.conf" <<EOF
 ClusterName=seedhpc
 SlurmctldHost=$(hostname)($SUBNET.254)
 SlurmctldPort=17000
@@ -167,6 +173,7 @@ down() {
   done
   ip link del $BRIDGE 2>/dev/null || true
   sed "/$MARK: begin/,/$MARK: end/d" /etc/hosts >"$STATE/hosts" && cat "$STATE/hosts" >/etc/hosts
+  for file in slurm.conf gres.conf; do [ ! -L /etc/slurm/$file ] || rm -f /etc/slurm/$file; done
   say "down"
 }
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 USER = "seedhpc"
-STATE = Path("/var/lib/seed-hpc-cluster")
 CACHE = Path("/var/lib/seed-hpc-images")
 
 
@@ -66,7 +66,6 @@ class Cluster:
             "HOME": str(self.home),
             "USER": USER,
             "PATH": f"{self.home}/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin",
-            "SLURM_CONF": str(STATE / "slurm.conf"),
             "OMP_NUM_THREADS": "1",
             "TORCH_CPP_LOG_LEVEL": "ERROR",
             **environment,
@@ -151,11 +150,97 @@ def image_inputs(apptainer, project):
 
 
 @pytest.fixture(scope="session")
-def image(cluster, project, image_inputs):
-    """The CPU image, built by the user with fakeroot."""
+def login_environment(cluster, project):
+    """What a login node needs to start the pipeline: Snakemake, its Slurm plugin and this package, without torch."""
+    venv = cluster.home / "venv"
+    if not (venv / "bin/snakemake").exists():
+        apt = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "python3-venv"]
+        subprocess.run(apt, check=True, capture_output=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+        subprocess.run(["/usr/bin/python3", "-m", "venv", venv], check=True)
+        # By root, whose pip knows the package index.
+        packages = ["snakemake", "snakemake-executor-plugin-slurm", "omegaconf"]
+        pip = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
+        subprocess.run([*pip, *packages], check=True, timeout=900)
+        subprocess.run(["chown", "-R", f"{USER}:", venv], check=True)
+    return venv
+
+
+EXPERIMENT = "pong_vtrace_demo"
+IMAGE = "results/images/seed-hpc-cpu.sif"
+TRAINING = [
+    "training.total_frames=48000",
+    "training.log_interval_frames=8000",
+    "training.checkpoint_interval_frames=16000",
+    "training.num_threads=1",
+    "env.num_envs=8",
+    "env.num_threads=1",
+    "env.max_num_frames_per_episode=2000",
+    "evaluation.episodes=2",
+    "evaluation.random_episodes=2",
+    "distributed.exchange=grouped_all_gather",
+]
+
+
+def edited_profile(project: Path) -> dict:
+    """profiles/slurm as a user of this cluster would edit it: partition, no account, resources per rule."""
+    profile = yaml.safe_load((project / "profiles/slurm/config.yaml").read_text())
+    defaults = profile["default-resources"]
+    defaults["slurm_partition"] = "gpu"
+    del defaults["slurm_account"]
+    profile["slurm-no-account"] = True
+    profile["slurm-status-command"] = "squeue"
+    profile["slurm-init-seconds-before-status-checks"] = 2
+    profile["latency-wait"] = 10
+    two_nodes = {"mpi": "srun", "nodes": 2, "tasks_per_node": 2, "tasks_per_gpu": 0, "gres": "gpu:2"}
+    profile["set-resources"] = {
+        "train_agent": {**two_nodes, "mem_mb": 6000, "runtime": 20},
+        "evaluate_agent": {"gres": "gpu:1", "mem_mb": 3000, "runtime": 20},
+        "profile_run": {"gres": "gpu:1", "mem_mb": 3000, "runtime": 20},
+        "build_image": {"mem_mb": 4000, "runtime": 60},
+    }
+    profile["set-threads"] = {"train_agent": 1}
+    return profile
+
+
+@pytest.fixture(scope="session")
+def snakemake(cluster, project, login_environment, image_inputs):
+    """Returns a function that runs the pipeline, or one of its targets, through the edited profile, in the image."""
     base, wheels = image_inputs
-    sif = cluster.home / "images/seed-hpc-cpu.sif"
-    build = ["bash", "containers/build_image.sh", "containers/seed-hpc-cpu.def", str(sif)]
-    done = cluster.run(*build, "--base", str(base), "--wheels", str(wheels), cwd=project, timeout_s=1800)
-    (cluster.home / "build_image.log").write_text(done.stdout)
-    return sif
+    site = cluster.home / "site"
+    site.mkdir(exist_ok=True)
+    (site / "config.yaml").write_text(yaml.safe_dump(edited_profile(project)))
+    config = {
+        "experiments": [{"name": EXPERIMENT, "run_id": "cluster", "overrides": TRAINING}],
+        "container": {
+            "image": IMAGE,
+            "definition": "containers/seed-hpc-cpu.def",
+            "base": str(base),
+            "wheels": str(wheels),
+        },
+        "kernels": {"cuda_architectures": []},
+        "profile": {"enabled": True, "frames": 8000, "window": "2:3"},
+    }
+    (site / "what.yaml").write_text(yaml.safe_dump(config))
+
+    def run(*targets: str) -> str:
+        command = ["snakemake", *targets, "--profile", str(site), "--workflow-profile", "profiles/slurm-apptainer"]
+        # This cluster has no NVIDIA driver for --nv to lend.
+        command += ["--apptainer-args=", "--configfile", str(site / "what.yaml")]
+        done = cluster.run(*command, cwd=project, timeout_s=2400, check=False, PYTHONPATH=str(project))
+        assert done.returncode == 0, done.stdout[-8000:]
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def image(project, snakemake):
+    """The CPU image, built by the user in a job of the pipeline."""
+    snakemake(IMAGE)
+    return project / IMAGE
+
+
+@pytest.fixture(scope="session")
+def pipeline_output(image, snakemake):
+    """What Snakemake printed when the rest of the pipeline ran."""
+    return snakemake()

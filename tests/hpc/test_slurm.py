@@ -41,8 +41,8 @@ def test_image_has_labels_and_a_list_of_packages(cluster, image):
     assert {"pkg:pypi/torch", "pkg:pypi/seed-hpc", "pkg:deb/debian/python3"} <= packages
 
 
-def test_the_build_ran_the_self_test(cluster, image):
-    assert "and torch" in (cluster.home / "build_image.log").read_text()
+def test_the_build_ran_the_self_test(project, image):
+    assert "and torch" in (project / "results/pipeline/logs/build_image.log").read_text()
 
 
 def measure(cluster, image, *layout):

@@ -55,7 +55,7 @@ def test_every_key_of_the_schema_has_a_description():
     [
         (
             {"experiment": []},
-            "unknown key 'experiment' (did you mean 'experiments'?); known here: experiments, kernels",
+            "unknown key 'experiment' (did you mean 'experiments'?); known here: experiments, container",
         ),
         (
             {"kernels": {"cuda_architecture": ["90"]}},

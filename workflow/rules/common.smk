@@ -5,9 +5,11 @@
 # Offers: RESULTS, PIPELINE, RUNS, and functions that list files.
 import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.settings.types import DeploymentMethod
 
 from seed_hpc import pipeline
 from seed_hpc.errors import UserError
@@ -17,7 +19,8 @@ ROOT = Path(workflow.basedir)
 try:
     CONFIG = pipeline.check_config(config, pipeline.read_yaml(ROOT / "workflow/schemas/config.schema.yaml"))
     RUNS = {(run.experiment, run.run_id): run for run in pipeline.planned_runs(CONFIG, ROOT)}
-    if workflow.is_main_process:
+    # A login node need not have torch, which the agents' options import; there the training job finds a mistake.
+    if workflow.is_main_process and find_spec("torch"):
         pipeline.check_experiments(list(RUNS.values()), ROOT)
 except UserError as error:
     raise WorkflowError(f"configuration: {error}") from None
@@ -25,9 +28,11 @@ except UserError as error:
 RESULTS = CONFIG["results"]
 PIPELINE = f"{RESULTS}/pipeline"  # logs and benchmark files of the jobs
 
+USES_IMAGE = DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method
+
 # Outside of a container, `python` in a rule is the interpreter that runs Snakemake, whether its environment is
 # activated or not.
-if not workflow.deployment_settings.deployment_method:
+if not USES_IMAGE:
     shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 
@@ -81,8 +86,49 @@ def allowed_kernels():
     return " ".join(["--allow", *entries]) if entries else ""
 
 
-def launcher(resources):
-    """What starts the ranks of a training job: nothing for one process, srun where a profile asks for several."""
-    if not resources.get("mpi"):
-        return ""
-    return f"{resources.mpi} --mpi=none -N {resources.get('nodes', 1)} -n {resources.tasks}"
+def launcher(threads, resources):
+    """What starts the processes of a training job: srun where a profile asks for several, the image where there is one."""
+    words = []
+    if resources.get("mpi"):
+        words += [resources.mpi, f"--mpi=none --kill-on-bad-exit=1 -N {resources.get('nodes', 1)}"]
+        per_node = resources.get("tasks_per_node")
+        words += [f"--ntasks-per-node={per_node}" if per_node else f"-n {resources.tasks}"]
+        # Slurm 22.05 and later: srun does not take the cores of a task from sbatch.
+        words += [f"-c {threads}"]
+    if USES_IMAGE:
+        # Slurm signals all processes of a step. Where the image is mounted by FUSE, the mount would end with SIGTERM and
+        # take the training with it; ignored signals are inherited, and the training sets handlers of its own.
+        words += [
+            "env --ignore-signal=TERM,USR1 apptainer --quiet exec",
+            workflow.deployment_settings.apptainer_args,
+            CONFIG["container"]["image"],
+        ]
+    return " ".join(words)
+
+
+def image():
+    """Input of the rules that run in the image: the directive `container` does not make its rule run first.
+
+    It is `ancient` to them, because what depends on the sources has those as inputs of its own.
+    """
+    return ancient([CONFIG["container"]["image"]]) if USES_IMAGE else []
+
+
+def image_sources():
+    """What an image is made from, beside its definition."""
+    folders = ("cuda", "seed_hpc", "containers")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    skipped = {"__pycache__", "_lib"}
+    files = [path for path in files if path.suffix != ".def" and not skipped & set(path.parts)]
+    return sorted(str(path.relative_to(ROOT)) for path in [ROOT / "pyproject.toml", ROOT / "constraints.txt", *files])
+
+
+def image_options():
+    """Options of containers/build_image.sh."""
+    chosen = CONFIG["container"]
+    options = [f"--{name} {shlex.quote(chosen[name])}" for name in ("base", "wheels") if chosen[name]]
+    arguments = dict(chosen["arguments"])
+    if "{{ architectures }}" in (ROOT / chosen["definition"]).read_text():
+        arguments.setdefault("architectures", ";".join(CONFIG["kernels"]["cuda_architectures"]))
+    options += [f"--arg {shlex.quote(f'{name}={value}')}" for name, value in arguments.items()]
+    return " ".join(options)

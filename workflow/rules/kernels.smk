@@ -9,6 +9,7 @@
 rule build_kernels_cpu:
     input:
         sources=native_sources(),
+        image=image(),
     output:
         record=f"{RESULTS}/kernels/cpu/kernels.json",
         library=f"{RESULTS}/kernels/cpu/libseed_cpu.so",
@@ -31,6 +32,7 @@ rule build_kernels_cpu:
 rule build_kernels_cuda:
     input:
         sources=native_sources(),
+        image=image(),
     output:
         record=f"{RESULTS}/kernels/sm_{{arch}}/kernels.json",
         resources=f"{RESULTS}/kernels/sm_{{arch}}/resources.json",

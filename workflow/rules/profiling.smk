@@ -12,6 +12,7 @@ rule profile_run:
         trained=rules.train_agent.output.record,
         experiment=ancient(lambda wildcards: str(planned(wildcards).config)),
         library=ancient(f"{RESULTS}/kernels/cpu/libseed_cpu.so"),
+        image=image(),
     output:
         tables=f"{RESULTS}/{{experiment}}/{{run_id}}/profile/{{tool}}-rank0.json",
     log:

@@ -12,6 +12,7 @@ rule write_report:
         scores=of_each_run("evaluation.json"),
         profiles=profile_tables(),
         kernels=library_records(),
+        image=image(),
     output:
         page=report(
             f"{RESULTS}/report/index.html",

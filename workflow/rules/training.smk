@@ -15,6 +15,7 @@ rule train_agent:
     input:
         experiment=ancient(lambda wildcards: str(planned(wildcards).config)),
         library=ancient(f"{RESULTS}/kernels/cpu/libseed_cpu.so"),
+        image=image(),
     output:
         record=f"{RESULTS}/{{experiment}}/{{run_id}}/training.json",
     log:
@@ -23,6 +24,9 @@ rule train_agent:
         f"{PIPELINE}/benchmarks/train_agent/{{experiment}}/{{run_id}}.tsv"
     # A job that was interrupted (time limit, preemption) goes on from its checkpoint.
     retries: 1
+    # The host starts the ranks, each in the image: the image needs no Slurm.
+    container:
+        lambda wildcards: None
     threads: 2
     resources:
         mem_mb=4000,
@@ -30,7 +34,8 @@ rule train_agent:
     params:
         overrides=lambda wildcards: planned(wildcards).overrides,
         digest=lambda wildcards: planned(wildcards).digest,
-        launcher=lambda wildcards, resources: launcher(resources),
+        launcher=lambda wildcards, threads, resources: launcher(threads, resources),
+        python="python" if USES_IMAGE else sys.executable,
     message:
         "Training {wildcards.experiment}/{wildcards.run_id}"
     script:
@@ -41,6 +46,7 @@ rule evaluate_agent:
     input:
         trained=rules.train_agent.output.record,
         library=ancient(f"{RESULTS}/kernels/cpu/libseed_cpu.so"),
+        image=image(),
     output:
         scores=f"{RESULTS}/{{experiment}}/{{run_id}}/evaluation.json",
     log:

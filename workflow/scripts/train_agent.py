@@ -19,7 +19,11 @@ run = pipeline.PlannedRun(
 try:
     os.environ["SEED_HPC_LIBRARY_DIR"] = str(Path(snakemake.input.library).parent.resolve())
     record = pipeline.train(
-        run, Path(snakemake.output.record).parents[2], Path(snakemake.log[0]), launcher=snakemake.params.launcher
+        run,
+        Path(snakemake.output.record).parents[2],
+        Path(snakemake.log[0]),
+        launcher=snakemake.params.launcher,
+        python=snakemake.params.python,
     )
 except (UserError, RunFailedError) as error:
     sys.exit(f"train_agent: {error}")

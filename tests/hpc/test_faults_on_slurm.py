@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A killed rank, a lost node and a time limit on Slurm: the job ends in time and a resubmission resumes the run."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import EXPERIMENT, HERE, TRAINING
+
+TIMEOUT_S = 20
+# The timeout, the time Slurm waits before it kills (KillWait), and some slack for two cores.
+DEADLINE_S = 60
+OPTIONS = [
+    *TRAINING,
+    "training.total_frames=1e9",
+    "training.checkpoint_interval_frames=4000",
+    f"distributed.timeout_s={TIMEOUT_S}",
+]
+
+
+class Training:
+    """A training of its own in the image, submitted as a batch job."""
+
+    def __init__(self, cluster, project, image, name):
+        self.cluster, self.project, self.image = cluster, project, image
+        self.results = cluster.home / "faults" / name
+        self.run = self.results / EXPERIMENT / "run"
+        subprocess.run(["rm", "-rf", self.results], check=True)
+
+    def submit(self, *options, nodes=2, per_node=1, time_limit="10", overrides=()):
+        srun = f"srun --mpi=none --kill-on-bad-exit=1 --ntasks-per-node={per_node} -c 1"
+        image = f"env --ignore-signal=TERM,USR1 apptainer --quiet exec {self.image}"  # as the pipeline does
+        train = f"{image} seed-hpc train --config {EXPERIMENT} --results {self.results}"
+        wrap = f"{srun} {train} --run-id run --or-resume {' '.join([*OPTIONS, *overrides])}"
+        layout = [f"-N{nodes}", f"--ntasks-per-node={per_node}", "-c1", f"--time={time_limit}"]
+        command = ["sbatch", "--parsable", *layout, *options, f"--output={self.results}.%j.log", f"--wrap={wrap}"]
+        self.results.parent.mkdir(exist_ok=True)
+        subprocess.run(["chown", "seedhpc:", self.results.parent], check=True)
+        job = self.cluster.run(*command, cwd=self.project).stdout.strip()
+        self.log = Path(f"{self.results}.{job}.log")
+        return job
+
+    def wait_for_checkpoint(self):
+        latest = self.run / "checkpoints/latest.json"
+        deadline = time.monotonic() + 90
+        while not latest.exists():
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.2)
+
+    def status(self):
+        return json.loads((self.run / "run.json").read_text())["status"]
+
+
+@pytest.fixture
+def training(cluster, project, image, request):
+    made = Training(cluster, project, image, request.node.name.replace("[", "-").replace("]", ""))
+    yield made
+    cluster.run("scancel", "--user=seedhpc", "--full", check=False)
+    # The next test finds the nodes free.
+    deadline = time.monotonic() + 60
+    while cluster.run("squeue", "-h").stdout.strip() and time.monotonic() < deadline:
+        time.sleep(0.5)
+
+
+def rank_processes(node):
+    """Process ids of the training in a node's network namespace."""
+    pids = subprocess.run(["ip", "netns", "pids", f"seed-{node}"], capture_output=True, text=True, check=True).stdout
+    found = []
+    for pid in pids.split():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        if "train" in words and any(word.endswith("python") or word.endswith("python3") for word in words[:1]):
+            found.append(int(pid))
+    return found
+
+
+def test_a_killed_rank_ends_the_job_and_a_resubmission_resumes(training, cluster):
+    job = training.submit()
+    training.wait_for_checkpoint()
+    victims = rank_processes("n2")
+    assert victims
+    killed = time.monotonic()
+    subprocess.run(["kill", "-9", *map(str, victims)], check=True)
+    assert training.cluster.wait_for(job, "FAILED", "COMPLETED", "CANCELLED", timeout_s=DEADLINE_S) == "FAILED"
+    assert time.monotonic() - killed < DEADLINE_S
+    frames = json.loads((training.run / "checkpoints/latest.json").read_text())["frames"]
+    # Resumed, and with three ranks on three nodes instead of two.
+    again = training.submit(nodes=3)
+    deadline = time.monotonic() + 90
+    while f"resuming {training.run} at" not in (training.log.read_text() if training.log.exists() else ""):
+        assert time.monotonic() < deadline, training.log.read_text()
+        time.sleep(0.5)
+    assert "the checkpoint is of 2 processes, this run has 3" in training.log.read_text()
+    cluster.run("scancel", "--signal=TERM", again)
+    assert cluster.wait_for(again, "COMPLETED", "FAILED", "CANCELLED", timeout_s=DEADLINE_S) == "COMPLETED"
+    assert training.status() == "interrupted"
+    assert json.loads((training.run / "checkpoints/latest.json").read_text())["frames"] >= frames
+
+
+def test_a_lost_node_ends_every_rank(training):
+    """The node's network goes: nobody closes a connection, so only time tells."""
+    training.submit()
+    training.wait_for_checkpoint()
+    survivors = rank_processes("n1") + rank_processes("n2")
+    assert len(survivors) >= 2
+    try:
+        subprocess.run(["ip", "link", "set", "seedveth2", "down"], check=True)
+        deadline = time.monotonic() + DEADLINE_S
+        while any(Path(f"/proc/{pid}").exists() for pid in survivors):
+            assert time.monotonic() < deadline, training.log.read_text()
+            time.sleep(0.5)
+        assert "lost a peer" in training.log.read_text()
+        assert (training.run / "checkpoints/latest.json").exists()
+    finally:
+        subprocess.run(["ip", "link", "set", "seedveth2", "up"], check=True)
+        subprocess.run(["bash", HERE / "cluster.sh", "up"], check=True, timeout=120)
+
+
+def test_a_job_at_its_time_limit_writes_a_checkpoint(training, cluster):
+    """As profiles/slurm does it: SIGTERM some time before the limit, here of one minute."""
+    job = training.submit("--signal=TERM@15", time_limit="1")
+    assert cluster.wait_for(job, "COMPLETED", "TIMEOUT", "FAILED", "CANCELLED", timeout_s=180) == "COMPLETED"
+    assert training.status() == "interrupted"
+    assert (training.run / "resume").exists()
