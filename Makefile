@@ -13,7 +13,7 @@ help:  ## list the targets
 # Three steps, so that each is repeated only when what it is made from has changed.
 $(VENV)/.packages: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) scikit-build-core cmake ninja
+	$(INSTALL) scikit-build-core cmake ninja setuptools wheel  # build back ends, ours and those of source packages
 	$(INSTALL) --no-build-isolation --editable '.[pipeline]'
 	touch $@
 
