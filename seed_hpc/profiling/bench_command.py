@@ -10,6 +10,7 @@ from importlib import import_module
 TARGETS: dict[str, tuple[str, str]] = {
     "env": ("seed_hpc.envs.bench_env", "frames a second of the environments, beside ale-py and EnvPool"),
     "collectives": ("seed_hpc.distributed.bench_collectives", "collectives and gradient exchanges"),
+    "scaling": ("seed_hpc.distributed.bench_scaling", "training with 1, 2, 4 ... ranks, and a projection"),
     "sampler": ("seed_hpc.profiling.bench_sampler", "overhead of the GPU and host sampler"),
 }
 

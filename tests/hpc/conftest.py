@@ -218,7 +218,7 @@ def snakemake(cluster, project, login_environment, image_inputs):
             "wheels": str(wheels),
         },
         "kernels": {"cuda_architectures": []},
-        "profile": {"enabled": True, "frames": 8000, "window": "2:3"},
+        "profile": {"enabled": True, "window": "2:3"},
     }
     (site / "what.yaml").write_text(yaml.safe_dump(config))
 
