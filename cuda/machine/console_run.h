@@ -3,6 +3,7 @@
 #pragma once
 
 #include "machine/console.h"
+#include "machine/cpu_run.h"
 #include "machine/cpu_step.h"
 #include "machine/trace.h"
 #include "translator/translation.h"
@@ -94,8 +95,11 @@ SEED_HD inline void console_grey_rest(Console& console, const Display& display, 
 }
 
 SEED_HD inline void console_interpret(Bus& bus) {
-  const Console& console = bus.console;
-  for (int i = 0; i < kMaxInstructionsPerFrame && !console.cpu.frozen && !console.tia.frame_done; ++i) cpu_step(bus);
+  if (bus.rom.program != nullptr && !bus.console.cpu.frozen) {
+    cpu_run(bus);
+  } else {
+    cpu_step_until_done(bus, 0);
+  }
 }
 
 // Runs the CPU until the frame ends or the instruction limit is reached.

@@ -78,7 +78,7 @@ SEED_HD inline uint16_t cpu_operand_address(Bus& bus, Opcode opcode) {
   }
 }
 
-SEED_HD inline void cpu_load(Mos6502& cpu, uint8_t& reg, uint8_t value) {
+SEED_HD SEED_FORCE_INLINE void cpu_load(Mos6502& cpu, uint8_t& reg, uint8_t value) {
   reg = value;
   cpu.nz = value;
 }
@@ -93,7 +93,7 @@ SEED_HD inline void cpu_branch(Bus& bus, bool taken) {
 }
 
 // The operations that read their operand.
-SEED_HD inline void cpu_read_operation(Mos6502& cpu, Operation operation, uint8_t m) {
+SEED_HD SEED_FORCE_INLINE void cpu_read_operation(Mos6502& cpu, Operation operation, uint8_t m) {
   switch (operation) {
     case Operation::kADC:
       cpu_adc(cpu, m);
@@ -165,7 +165,7 @@ SEED_HD inline void cpu_read_operation(Mos6502& cpu, Operation operation, uint8_
 }
 
 // The operations that store; returns the byte for `address`.
-SEED_HD inline uint8_t cpu_write_operation(Mos6502& cpu, Operation operation, uint16_t address) {
+SEED_HD SEED_FORCE_INLINE uint8_t cpu_write_operation(Mos6502& cpu, Operation operation, uint16_t address) {
   const int high = (address >> 8) + 1;
   switch (operation) {
     case Operation::kSTX:
@@ -189,7 +189,7 @@ SEED_HD inline uint8_t cpu_write_operation(Mos6502& cpu, Operation operation, ui
 }
 
 // The operations that change their operand; returns its new value.
-SEED_HD inline uint8_t cpu_modify_operation(Mos6502& cpu, Operation operation, uint8_t m) {
+SEED_HD SEED_FORCE_INLINE uint8_t cpu_modify_operation(Mos6502& cpu, Operation operation, uint8_t m) {
   switch (operation) {
     case Operation::kASL:
       return cpu_asl(cpu, m);
@@ -234,10 +234,9 @@ SEED_HD inline uint8_t cpu_modify_operation(Mos6502& cpu, Operation operation, u
   }
 }
 
-// Everything else: no operand in memory, or control flow.
-SEED_HD inline void cpu_other_operation(Bus& bus, Opcode opcode) {
-  Mos6502& cpu = bus.console.cpu;
-  switch (opcode.operation) {
+// The operations on registers and flags alone.
+SEED_HD SEED_FORCE_INLINE void cpu_register_operation(Mos6502& cpu, Operation operation) {
+  switch (operation) {
     case Operation::kCLC:
       cpu.C = 0;
       break;
@@ -289,30 +288,37 @@ SEED_HD inline void cpu_other_operation(Bus& bus, Opcode opcode) {
     case Operation::kTYA:
       cpu_load(cpu, cpu.A, cpu.Y);
       break;
+    default:
+      break;  // NOP
+  }
+}
+
+// Whether a branch is taken.
+SEED_HD SEED_FORCE_INLINE bool cpu_takes_branch(const Mos6502& cpu, Operation operation) {
+  switch (operation) {
     case Operation::kBCC:
-      cpu_branch(bus, !cpu.C);
-      break;
+      return !cpu.C;
     case Operation::kBCS:
-      cpu_branch(bus, cpu.C);
-      break;
+      return cpu.C;
     case Operation::kBEQ:
-      cpu_branch(bus, cpu_zero(cpu));
-      break;
+      return cpu_zero(cpu);
     case Operation::kBNE:
-      cpu_branch(bus, !cpu_zero(cpu));
-      break;
+      return !cpu_zero(cpu);
     case Operation::kBMI:
-      cpu_branch(bus, cpu_negative(cpu));
-      break;
+      return cpu_negative(cpu);
     case Operation::kBPL:
-      cpu_branch(bus, !cpu_negative(cpu));
-      break;
+      return !cpu_negative(cpu);
     case Operation::kBVC:
-      cpu_branch(bus, !cpu.V);
-      break;
-    case Operation::kBVS:
-      cpu_branch(bus, cpu.V);
-      break;
+      return !cpu.V;
+    default:
+      return cpu.V;  // BVS
+  }
+}
+
+// Control flow and the stack.
+SEED_HD inline void cpu_control_operation(Bus& bus, Opcode opcode) {
+  Mos6502& cpu = bus.console.cpu;
+  switch (opcode.operation) {
     case Operation::kJMP:
       cpu.PC = cpu_operand_address(bus, opcode);
       break;
@@ -359,7 +365,7 @@ SEED_HD inline void cpu_other_operation(Bus& bus, Opcode opcode) {
       cpu.frozen = true;
       break;
     default:
-      break;  // NOP
+      cpu_branch(bus, cpu_takes_branch(cpu, opcode.operation));
   }
 }
 
@@ -368,8 +374,10 @@ SEED_HD inline void cpu_step(Bus& bus) {
   Mos6502& cpu = bus.console.cpu;
   const Opcode opcode = opcode_of(cpu_fetch(bus));
   bus.console.cycles += opcode.cycles;
-  if (opcode.operation >= Operation::kCLC || opcode.mode == Mode::kImplied) {
-    cpu_other_operation(bus, opcode);
+  if (opcode.operation >= Operation::kBCC) {
+    cpu_control_operation(bus, opcode);
+  } else if (opcode.mode == Mode::kImplied) {
+    cpu_register_operation(cpu, opcode.operation);
   } else if (opcode.mode == Mode::kAccumulator) {
     cpu.A = cpu_modify_operation(cpu, opcode.operation, cpu.A);
   } else {
