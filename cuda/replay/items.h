@@ -67,20 +67,18 @@ SEED_HD inline int64_t num_overwritten(const seed_replay& replay, int64_t writin
 }
 
 // Whether the stack at a lane's very first steps can be rebuilt: a recording may begin in the middle of an episode.
-SEED_HD inline bool has_history(const seed_replay& replay, int64_t start, int64_t lane) {
-  for (int64_t back = 0; back <= history_of(replay); ++back) {
-    if (back == history_of(replay)) return start >= back;
-    if (start < back) return false;
-    if (flags_at(replay, start - back, lane) & kFirstFlag) return true;
-  }
-  return true;
+SEED_HD inline bool has_history(const seed_replay& replay, const Place& start) {
+  const int64_t history = history_of(replay);
+  for (int64_t back = 0; back < history && back <= start.step; ++back)
+    if (flags_at(replay, start, -back) & kFirstFlag) return true;
+  return start.step >= history;
 }
 
 // Whether item m of a lane may be drawn at all: void transitions never are.
 SEED_HD inline bool is_drawable(const seed_replay& replay, int64_t item, int64_t lane) {
-  const int64_t start = item * replay.period;
-  if (replay.kind == SEED_REPLAY_TRANSITIONS && (flags_at(replay, start, lane) & kLastFlag)) return false;
-  return start >= history_of(replay) || has_history(replay, start, lane);
+  const Place start = place_of(replay, item * replay.period, lane);
+  if (replay.kind == SEED_REPLAY_TRANSITIONS && (flags_at(replay, start, 0) & kLastFlag)) return false;
+  return start.step >= history_of(replay) || has_history(replay, start);
 }
 
 // The number, within its lane, of the newest item taken in that lies at `index`.
@@ -108,7 +106,7 @@ SEED_HD inline double stratum_point(const seed_replay& replay, int64_t draw, int
 
 // Importance weight of an item whose leaf is `value`, scaled so that the batch's rarest item (`smallest`) has weight 1.
 SEED_HD inline float importance_weight(double value, double smallest, double exponent) {
-  return static_cast<float>(pow(smallest / value, exponent));
+  return powf(static_cast<float>(smallest / value), static_cast<float>(exponent));
 }
 
 }  // namespace seed

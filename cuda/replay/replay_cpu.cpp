@@ -23,6 +23,7 @@ namespace {
 
 constexpr uint32_t kMaxAttempts = 64;         // draws of an item that the actor keeps overwriting
 constexpr int64_t kBytesPerThread = 1 << 18;  // less is not worth a thread
+constexpr int64_t kItemsAhead = 16;           // items whose memory is asked for before the first is read
 constexpr double kMaxBytes = 9.0e18;          // of one array
 
 // ---- Checks
@@ -66,10 +67,9 @@ seed_status check_options(const seed_replay* replay) {
 seed_status check_replay(const seed_replay* replay) {
   if (const seed_status status = check_options(replay)) return status;
   const seed_replay& r = *replay;
-  for (const void* array :
-       {static_cast<const void*>(r.frames), static_cast<const void*>(r.action), static_cast<const void*>(r.reward),
-        static_cast<const void*>(r.flags), static_cast<const void*>(r.initial_priority),
-        static_cast<const void*>(r.tree), static_cast<const void*>(r.counters)})
+  for (const void* array : {static_cast<const void*>(r.frames), static_cast<const void*>(r.steps),
+                            static_cast<const void*>(r.initial_priority), static_cast<const void*>(r.tree),
+                            static_cast<const void*>(r.counters)})
     if (array == nullptr || reinterpret_cast<uintptr_t>(array) % 8 != 0)
       return fail(SEED_INVALID_ARGUMENT, "an array of the replay is NULL or not 8-byte aligned");
   if (r.state_bytes > 0 && (r.state == nullptr || reinterpret_cast<uintptr_t>(r.state) % 8 != 0))
@@ -147,16 +147,17 @@ seed_status check_steps(const seed_replay& replay, const seed_replay_steps& step
 }
 
 void write_lane(const seed_replay& replay, const seed_replay_steps& steps, int64_t head, int64_t lane) {
+  const Place place = place_of(replay, head, lane);
   for (int64_t t = 0; t < steps.num_steps; ++t) {
-    const int64_t from = t * replay.num_lanes + lane, to = slot_of(replay, head + t, lane);
+    const int64_t from = t * replay.num_lanes + lane;
     const auto* frame =
         static_cast<const uint8_t*>(steps.frames) + t * steps.frame_step_bytes + lane * steps.frame_lane_bytes;
-    const int flags = (steps.first[from] ? kFirstFlag : 0) | (steps.last[from] ? kLastFlag : 0) |
-                      (steps.terminated[from] ? kTerminatedFlag : 0);
-    copy_into_ring(frame_row(replay, to), frame, replay.frame_bytes);
-    relaxed_store(replay.action + to, static_cast<int32_t>(steps.action[from]));
-    relaxed_store(replay.reward + to, steps.reward[from]);
-    relaxed_store(replay.flags + to, static_cast<uint8_t>(flags));
+    copy_into_ring(frame_row(replay, slot_at(replay, place, t)), frame, replay.frame_bytes);
+    StepRecord* record = record_at(replay, place, t);
+    relaxed_store(&record->action, static_cast<int32_t>(steps.action[from]));
+    relaxed_store(&record->reward, steps.reward[from]);
+    relaxed_store(&record->flags, (steps.first[from] ? kFirstFlag : 0) | (steps.last[from] ? kLastFlag : 0) |
+                                      (steps.terminated[from] ? kTerminatedFlag : 0));
   }
 }
 
@@ -221,73 +222,96 @@ void take_in(const seed_replay& replay) {
 // ---- Gather
 // ----------------------------------------------------------------------------------------------------------
 
-// Writes observation `u` of batch item `i`: the stack that ends at `step`, and what belongs to it.
-void gather_observation(const seed_replay& replay, const seed_replay_batch& batch, int64_t u, int64_t i, int64_t step,
-                        int64_t lane) {
+// Writes observation `u` of batch item `i`: the stack that ends `offset` steps after the item's start, and what belongs
+// to it.
+void gather_observation(const seed_replay& replay, const seed_replay_batch& batch, int64_t u, int64_t i,
+                        const Place& start, int64_t offset) {
   const int64_t at = u * batch.num_items + i;
   auto* target = static_cast<uint8_t*>(batch.obs) + at * replay.stack_num * replay.frame_bytes;
-  const int32_t length = stack_length(replay, step, lane);
+  const int32_t length = stack_length(replay, start, offset);
   const int64_t padding_bytes = (replay.stack_num - length) * replay.frame_bytes;
-  std::memset(target, 0, static_cast<size_t>(padding_bytes));
+  if (padding_bytes > 0) std::memset(target, 0, static_cast<size_t>(padding_bytes));
   target += padding_bytes;
-  for (int64_t frame = step - length + 1; frame <= step; ++frame, target += replay.frame_bytes)
-    copy_from_ring(target, frame_row(replay, slot_of(replay, frame, lane)), replay.frame_bytes);
+  for (int32_t back = length - 1; back >= 0; --back, target += replay.frame_bytes)
+    copy_from_ring(target, frame_row(replay, slot_at(replay, start, offset - back)), replay.frame_bytes);
 
-  const uint8_t flags = flags_at(replay, step, lane);
-  const Arrival arrival = arrival_at(replay, step, lane);
-  batch.first[at] = (flags & kFirstFlag) != 0;
+  const Arrival arrival = arrival_at(replay, start, offset);
+  batch.first[at] = (flags_at(replay, start, offset) & kFirstFlag) != 0;
   batch.previous_action[at] = arrival.action;
   batch.previous_reward[at] = arrival.reward;
 }
 
-void gather_transition(const seed_replay& replay, const seed_replay_batch& batch, int64_t i, int64_t step,
-                       int64_t lane) {
-  const NStepReturn future = n_step_return(replay, step, lane);
-  gather_observation(replay, batch, 0, i, step, lane);
-  gather_observation(replay, batch, 1, i, future.bootstrap_step, lane);
-  batch.action[i] = relaxed_load(replay.action + slot_of(replay, step, lane));
+void gather_transition(const seed_replay& replay, const seed_replay_batch& batch, int64_t i, const Place& start) {
+  const NStepReturn future = n_step_return(replay, start);
+  gather_observation(replay, batch, 0, i, start, 0);
+  gather_observation(replay, batch, 1, i, start, future.bootstrap);
+  batch.action[i] = relaxed_load(&record_at(replay, start, 0)->action);
   batch.reward[i] = static_cast<float>(future.reward);
   batch.discount[i] = static_cast<float>(future.discount);
 }
 
-void gather_sequence(const seed_replay& replay, const seed_replay_batch& batch, int64_t i, int64_t index, int64_t start,
-                     int64_t lane) {
+void gather_sequence(const seed_replay& replay, const seed_replay_batch& batch, int64_t i, const Place& start) {
   for (int64_t u = 0; u <= replay.reach; ++u) {
-    const uint8_t flags = flags_at(replay, start + u, lane);
-    gather_observation(replay, batch, u, i, start + u, lane);
+    const uint32_t flags = flags_at(replay, start, u);
+    gather_observation(replay, batch, u, i, start, u);
     batch.last[u * batch.num_items + i] = (flags & kLastFlag) != 0;
     if (u < replay.reach) batch.terminated[u * batch.num_items + i] = (flags & kTerminatedFlag) != 0;
   }
   if (replay.state_bytes > 0)
-    copy_from_ring(batch.state + i * replay.state_bytes, state_row(replay, index), replay.state_bytes);
+    copy_from_ring(batch.state + i * replay.state_bytes, state_row(replay, batch.index[i]), replay.state_bytes);
 }
 
-// Draws and gathers batch item `i`; returns its leaf, or 0 if the actor has overwritten it meanwhile.
-double draw_item(const seed_replay& replay, const SumTree& tree, const seed_replay_batch& batch, int64_t i,
-                 int64_t draw, uint32_t attempt) {
-  const ReplayCounters& counters = counters_of(replay);
+// Where a drawn item begins, and which it is in its lane.
+struct DrawnItem {
+  int64_t item;
+  Place start;
+};
+
+// Draws batch item `i` and asks for its memory, so that the misses of several items overlap.
+DrawnItem draw_item(const seed_replay& replay, const SumTree& tree, TreePath& path, const seed_replay_batch& batch,
+                    int64_t i, int64_t draw, uint32_t attempt) {
   const double target = stratum_point(replay, draw, i, batch.num_items, attempt, tree_total(tree));
-  const int64_t index = find_leaf(tree, target), count = items_per_lane(replay);
-  const int64_t item = newest_item_at(replay, index, counters.num_taken), lane = index / count;
+  const int64_t index = find_leaf(tree, target, path), count = items_per_lane(replay), lane = index / count;
+  const int64_t item = newest_item_at(replay, index, counters_of(replay).num_taken);
   batch.index[i] = index;
   batch.generation[i] = item / count;
-  if (replay.kind == SEED_REPLAY_TRANSITIONS) {
-    gather_transition(replay, batch, i, item, lane);
-  } else {
-    gather_sequence(replay, batch, i, index, item * replay.period, lane);
-  }
-  __atomic_thread_fence(__ATOMIC_ACQUIRE);
-  const bool overwritten = item < num_overwritten(replay, __atomic_load_n(&counters.writing, __ATOMIC_RELAXED));
-  return overwritten ? 0.0 : replay.tree[index];
+  const Place start = place_of(replay, item * replay.period, lane);
+  __builtin_prefetch(record_at(replay, start, -1));
+  __builtin_prefetch(record_at(replay, start, replay.reach));
+  __builtin_prefetch(frame_row(replay, slot_at(replay, start, 0)));
+  __builtin_prefetch(frame_row(replay, slot_at(replay, start, replay.reach)));
+  return {item, start};
 }
 
-// Calls work(i) for each i of `positions`, on up to `num_threads` threads.
+// Gathers batch item `i`; returns its leaf, or 0 if the actor has overwritten it meanwhile.
+double gather_item(const seed_replay& replay, const seed_replay_batch& batch, int64_t i, const DrawnItem& drawn) {
+  if (replay.kind == SEED_REPLAY_TRANSITIONS) {
+    gather_transition(replay, batch, i, drawn.start);
+  } else {
+    gather_sequence(replay, batch, i, drawn.start);
+  }
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  const int64_t writing = __atomic_load_n(&counters_of(replay).writing, __ATOMIC_RELAXED);
+  return drawn.item < num_overwritten(replay, writing) ? 0.0 : replay.tree[batch.index[i]];
+}
+
+// Draws and gathers the batch items `position[0 .. count-1]`, a few at a time.
+void draw_items(const seed_replay& replay, const SumTree& tree, const seed_replay_batch& batch, const int64_t* position,
+                int64_t count, int64_t draw, uint32_t attempt, double* leaf) {
+  DrawnItem drawn[kItemsAhead];
+  TreePath path{};
+  for (int64_t begin = 0; begin < count; begin += kItemsAhead) {
+    const int64_t end = std::min(begin + kItemsAhead, count);
+    for (int64_t k = begin; k < end; ++k)
+      drawn[k - begin] = draw_item(replay, tree, path, batch, position[k], draw, attempt);
+    for (int64_t k = begin; k < end; ++k) leaf[position[k]] = gather_item(replay, batch, position[k], drawn[k - begin]);
+  }
+}
+
+// Splits 0 .. count-1 into parts and calls work(begin, end) for each, on up to `num_threads` threads.
 template <class Work>
-void for_each(const std::vector<int64_t>& positions, int64_t num_threads, const Work& work) {
-  const int64_t count = static_cast<int64_t>(positions.size());
-  const auto run_part = [&](int64_t part) {
-    for (int64_t k = part * count / num_threads; k < (part + 1) * count / num_threads; ++k) work(positions[k]);
-  };
+void for_parts(int64_t count, int64_t num_threads, const Work& work) {
+  const auto run_part = [&](int64_t part) { work(part * count / num_threads, (part + 1) * count / num_threads); };
   std::vector<std::thread> threads;
   int64_t part = 1;
   try {
@@ -339,7 +363,9 @@ seed_status draw_batch(const seed_replay& replay, const seed_replay_batch& batch
       return fail(SEED_BAD_STATE, "the actor overwrites items faster than they are read: raise the replay's capacity");
     if (draw < 0) draw = counters_of(replay).num_draws++;
     const SumTree tree = tree_of(replay);
-    for_each(pending, num_threads, [&](int64_t i) { leaf[i] = draw_item(replay, tree, batch, i, draw, attempt); });
+    for_parts(static_cast<int64_t>(pending.size()), num_threads, [&](int64_t begin, int64_t end) {
+      draw_items(replay, tree, batch, pending.data() + begin, end - begin, draw, attempt, leaf.data());
+    });
     pending.erase(std::remove_if(pending.begin(), pending.end(), [&](int64_t i) { return leaf[i] > 0.0; }),
                   pending.end());
   }
@@ -397,9 +423,7 @@ seed_status seed_replay_measure(const seed_replay* replay, seed_replay_sizes* si
   const int64_t slots = replay->num_lanes * replay->steps_per_lane, items = seed::num_items_of(*replay);
   *sizes = seed_replay_sizes{};
   sizes->frames = slots * 8 * seed::row_words(replay->frame_bytes);
-  sizes->action = slots * static_cast<int64_t>(sizeof(int32_t));
-  sizes->reward = slots * static_cast<int64_t>(sizeof(float));
-  sizes->flags = slots;
+  sizes->steps = slots * static_cast<int64_t>(sizeof(seed::StepRecord));
   sizes->state = items * 8 * seed::row_words(replay->state_bytes);
   sizes->initial_priority = items * static_cast<int64_t>(sizeof(float));
   sizes->tree = seed::make_sum_tree(items).num_nodes * static_cast<int64_t>(sizeof(double));

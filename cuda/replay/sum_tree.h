@@ -11,7 +11,7 @@
 //
 //   SumTree tree = make_sum_tree(num_leaves);   tree.nodes = memory of tree.num_nodes zeros;
 //   tree.nodes[leaf] = value;  for (level = 1 .. num_levels-1) refresh_node(tree, level, leaf / 16^level);
-//   leaf = find_leaf(tree, u * total(tree));
+//   TreePath path{};  leaf = find_leaf(tree, u * tree_total(tree), path);
 #pragma once
 
 #include <cstdint>
@@ -57,24 +57,53 @@ SEED_HD inline void refresh_node(const SumTree& tree, int level, int64_t node) {
   tree_level(tree, level)[node] = (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
-// The leaf under `target`, 0 <= target < total. Never one of value 0: where rounding leads past the last child of a
-// node, its last child above zero is taken. Requires total > 0.
-SEED_HD inline int64_t find_leaf(const SumTree& tree, double target) {
+// The part of [0, sum) that one of four values takes up.
+struct Interval {
+  double begin, end;
+  int32_t chosen;
+};
+
+// Which of four values lies under `target`; the last one above zero where rounding leads past all of them.
+SEED_HD inline Interval choose_of_four(const double* value, double target) {
+  const double end[4] = {value[0], value[0] + value[1], value[0] + value[1] + value[2],
+                         value[0] + value[1] + value[2] + value[3]};
+  int32_t chosen = (target >= end[0]) + (target >= end[1]) + (target >= end[2]);
+  while (chosen > 0 && !(value[chosen] > 0.0)) --chosen;
+  return {chosen > 0 ? end[chosen - 1] : 0.0, end[chosen], chosen};
+}
+
+SEED_HD inline bool contains(const Interval& interval, double target) {
+  return target >= interval.begin && target < interval.end;
+}
+
+// The way to the leaf that was found last: targets in ascending order have most of it in common. A zero-initialised one
+// is empty. It saves work and changes no result.
+struct TreePath {
+  Interval group[kMaxTreeLevels];  // of a node's four groups of four children
+  Interval child[kMaxTreeLevels];  // of the group's four
+};
+
+// The leaf under `target`, 0 <= target < total. Never one of value 0. Requires total > 0.
+SEED_HD inline int64_t find_leaf(const SumTree& tree, double target, TreePath& path) {
   int64_t node = 0;
+  bool known = true;  // the path so far is that of the last call
   for (int level = tree.num_levels - 1; level > 0; --level) {
     const double* child = tree_level(tree, level - 1) + node * kTreeFanout;
-    int chosen = 0;
-    double before_chosen = 0.0, before = 0.0;
-    for (int i = 0; i < kTreeFanout; ++i) {
-      if (child[i] > 0.0) {
-        chosen = i;
-        before_chosen = before;
-        before += child[i];
-        if (target < before) break;
-      }
+    Interval& group = path.group[level];
+    if (!(known && contains(group, target))) {
+      known = false;
+      double sum[4];
+      for (int i = 0; i < 4; ++i) sum[i] = (child[4 * i] + child[4 * i + 1]) + (child[4 * i + 2] + child[4 * i + 3]);
+      group = choose_of_four(sum, target);
     }
-    target -= before_chosen;
-    node = node * kTreeFanout + chosen;
+    target -= group.begin;
+    Interval& one = path.child[level];
+    if (!(known && contains(one, target))) {
+      known = false;
+      one = choose_of_four(child + 4 * group.chosen, target);
+    }
+    target -= one.begin;
+    node = node * kTreeFanout + 4 * group.chosen + one.chosen;
   }
   return node;
 }

@@ -33,23 +33,21 @@ bool is_last(int64_t step) { return step % 50 == 49; }
 bool is_first(int64_t step) { return step % 50 == 0; }
 
 struct Memory {
-  std::vector<uint64_t> arrays[8];
+  std::vector<uint64_t> arrays[6];
   seed_replay replay{};
 
   explicit Memory(const seed_replay& options) : replay(options) {
     seed_replay_sizes sizes;
     CHECK(seed_replay_measure(&replay, &sizes) == SEED_OK);
-    const int64_t bytes[8] = {sizes.frames, sizes.action, sizes.reward,           sizes.flags,
-                              sizes.state,  sizes.tree,   sizes.initial_priority, sizes.counters};
-    for (int i = 0; i < 8; ++i) arrays[i].assign(static_cast<size_t>(bytes[i] / 8 + 1), 0);
+    const int64_t bytes[6] = {sizes.frames,           sizes.steps,   sizes.state, sizes.tree,
+                              sizes.initial_priority, sizes.counters};
+    for (int i = 0; i < 6; ++i) arrays[i].assign(static_cast<size_t>(bytes[i] / 8 + 1), 0);
     replay.frames = arrays[0].data();
-    replay.action = reinterpret_cast<int32_t*>(arrays[1].data());
-    replay.reward = reinterpret_cast<float*>(arrays[2].data());
-    replay.flags = reinterpret_cast<uint8_t*>(arrays[3].data());
-    replay.state = reinterpret_cast<uint8_t*>(arrays[4].data());
-    replay.tree = reinterpret_cast<double*>(arrays[5].data());
-    replay.initial_priority = reinterpret_cast<float*>(arrays[6].data());
-    replay.counters = arrays[7].data();
+    replay.steps = arrays[1].data();
+    replay.state = reinterpret_cast<uint8_t*>(arrays[2].data());
+    replay.tree = reinterpret_cast<double*>(arrays[3].data());
+    replay.initial_priority = reinterpret_cast<float*>(arrays[4].data());
+    replay.counters = arrays[5].data();
   }
 };
 
@@ -188,7 +186,7 @@ void run(int32_t kind, int64_t num_steps, int64_t lanes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int64_t num_steps = argc > 1 ? std::atoll(argv[1]) : 200000, lanes = argc > 2 ? std::atoll(argv[2]) : 3;
+  const int64_t num_steps = argc > 1 ? std::atoll(argv[1]) : 50000, lanes = argc > 2 ? std::atoll(argv[2]) : 3;
   run(SEED_REPLAY_TRANSITIONS, num_steps, lanes);
   run(SEED_REPLAY_SEQUENCES, num_steps, lanes);
   return 0;

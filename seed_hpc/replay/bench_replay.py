@@ -29,7 +29,7 @@ from torch import Tensor
 
 from seed_hpc.errors import MissingDependencyError, UserError, nearest
 from seed_hpc.profiling.tables import write_json
-from seed_hpc.replay import PrioritizedReplay
+from seed_hpc.replay import PrioritizedReplay, Transitions
 from seed_hpc.training.run_directory import command_line, commit, hardware, versions
 
 OURS = "seed-hpc"
@@ -126,6 +126,7 @@ class Ours(Engine):
             priority_exponent=ALPHA,
             importance_exponent=BETA,
         )
+        self.batch: Transitions | None = None  # its memory is used again
         # A view in which each stack repeats three frames of the one before, as those of the environments do.
         frame_shape = self.shape[1:] if self.stack_num > 1 else self.shape
         frames = torch.randint(256, (UNROLL + self.stack_num - 1, NUM_ENVS, *frame_shape), dtype=torch.uint8)
@@ -147,11 +148,12 @@ class Ours(Engine):
 
     def sample(self) -> int:
         """See `Engine`."""
-        self.batch = self.replay.sample(self.batch_size)
+        self.batch = self.replay.sample(self.batch_size, out=self.batch)
         return self.batch_size
 
     def update(self) -> int:
         """See `Engine`."""
+        assert self.batch is not None
         self.replay.update(self.batch.index_N, self.batch.generation_N, self.next_priorities())
         return self.batch_size
 
@@ -219,6 +221,7 @@ class NumPy(Engine):
         super().__init__(observations, entries, batch_size)
         self.rollout = {name: tensor.numpy() for name, tensor in _transitions(self.shape).items()}
         self.storage = {name: np.zeros((entries, *x.shape[1:]), x.dtype) for name, x in self.rollout.items()}
+        self.batch = {name: np.empty((batch_size, *x.shape[1:]), x.dtype) for name, x in self.rollout.items()}
         self.num_leaves = 1 << (entries - 1).bit_length()
         self.tree = np.zeros(2 * self.num_leaves)  # node k has children 2k and 2k + 1, leaf i is node num_leaves + i
         self.head, self.max_priority = 0, 1.0
@@ -246,7 +249,8 @@ class NumPy(Engine):
             node = 2 * node + right
         self.index = np.minimum(node - self.num_leaves, self.entries - 1)
         leaf = self.tree[self.num_leaves + self.index]
-        self.batch: dict[str, NDArray[Any]] = {name: array[self.index] for name, array in self.storage.items()}
+        for name, array in self.storage.items():
+            np.take(array, self.index, axis=0, out=self.batch[name], mode="clip")
         self.batch["weight"] = ((leaf / leaf.min()) ** -BETA).astype(np.float32)
         return count
 

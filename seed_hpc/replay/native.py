@@ -9,7 +9,7 @@ import functools
 from seed_hpc import _native
 
 TRANSITIONS, SEQUENCES = 0, 1
-ARRAYS = ("frames", "action", "reward", "flags", "state", "initial_priority", "tree", "counters")
+ARRAYS = ("frames", "steps", "state", "initial_priority", "tree", "counters")
 
 
 class Replay(ctypes.Structure):

@@ -349,7 +349,7 @@ class ReplayRing:
         """
         replay, rows = self._replay, min(self.num_steps, self._replay.steps_per_lane)
         frames = self._arrays["frames"].view(self.num_envs, replay.steps_per_lane, -1)
-        small = {name: self._arrays[name] for name in ("action", "reward", "flags", "state", "initial_priority")}
+        small = {name: self._arrays[name] for name in ("steps", "state", "initial_priority")}
         return {
             "options": self._options(),
             "frames": [_own_storage(lane[:rows]) for lane in frames],
@@ -373,7 +373,7 @@ class ReplayRing:
         frames = self._arrays["frames"].view(self.num_envs, self._replay.steps_per_lane, -1)
         for lane, saved in zip(frames, state["frames"], strict=True):
             lane[: saved.shape[0]].copy_(saved)
-        for name in ("action", "reward", "flags", "state", "initial_priority", "counters"):
+        for name in ("steps", "state", "initial_priority", "counters"):
             self._arrays[name].copy_(state[name])
         self.leaves.copy_(state["leaves"])
         self._call("rebuild", self._stream())

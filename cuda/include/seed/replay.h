@@ -51,9 +51,7 @@ typedef struct seed_replay {
   uint64_t seed;            /* Key of the random numbers. */
   /* Memory. */
   void* frames; /* 8-byte aligned, like all of these. */
-  int32_t* action;
-  float* reward;
-  uint8_t* flags; /* Bit 0 first, bit 1 last, bit 2 terminated. */
+  void* steps;  /* Actions, rewards and flags. */
   uint8_t* state;
   float* initial_priority;
   double* tree;   /* Zero at first. */
@@ -62,7 +60,7 @@ typedef struct seed_replay {
 
 /* Sizes in bytes of the arrays of a seed_replay, and what follows from its options. */
 typedef struct seed_replay_sizes {
-  int64_t frames, action, reward, flags, state, initial_priority, tree, counters;
+  int64_t frames, steps, state, initial_priority, tree, counters;
   int64_t num_items;  /* Every index is below it. */
   int64_t num_leaves; /* The first doubles of `tree`: (priority + eps)^alpha of each item, 0 where none can be drawn. */
 } seed_replay_sizes;
