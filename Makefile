@@ -47,7 +47,7 @@ bench-netns: setup-dev  ## grouped against flat gradient exchange over a slow li
 FUZZ_SECONDS ?= 600
 fuzz:  ## hostile cartridges: libFuzzer with sanitizers (FUZZ_SECONDS=600; needs clang)
 	cmake -S . -B build/fuzz -DCMAKE_CXX_COMPILER=clang++ -DSEED_BUILD_TESTS=ON -DSEED_BUILD_FUZZ=ON \
-	  -DSEED_SANITIZE=address,undefined -DSEED_LIBRARY_FOLDER=build/fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	  -DSEED_SANITIZE=address,undefined -DSEED_LIBRARY_DIR=build/fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo
 	cmake --build build/fuzz --target fuzz_console --parallel 2
 	mkdir -p build/fuzz/corpus
 	build/fuzz/cuda/tests/fuzz_console -max_total_time=$(FUZZ_SECONDS) -max_len=16389 -timeout=20 build/fuzz/corpus

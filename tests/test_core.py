@@ -20,7 +20,7 @@ def executables():
     build = ROOT / "build" / "sanitized"
     configure = ["-DSEED_BUILD_TESTS=ON", "-DSEED_SANITIZE=address,undefined", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"]
     for command in (
-        ["cmake", "-S", str(ROOT), "-B", str(build), f"-DSEED_LIBRARY_FOLDER={build}", *configure],
+        ["cmake", "-S", str(ROOT), "-B", str(build), f"-DSEED_LIBRARY_DIR={build}", *configure],
         ["cmake", "--build", str(build), "--parallel", "2"],
     ):
         result = subprocess.run(command, capture_output=True, text=True, check=False)
