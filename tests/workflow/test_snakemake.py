@@ -13,7 +13,7 @@ from synthetic_run import write_profile, write_run
 
 from seed_hpc import pipeline
 
-EXPERIMENT = "pong_vtrace_demo"
+EXPERIMENT = "breakout_vtrace_demo"
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_changed_experiment_is_a_new_run_beside_the_old_one(reported):
     try:
         experiment.write_text("# a comment changes nothing\n" + text)
         assert "Nothing to be done" in snakemake(folder, "--profile", "profiles/local", "--dry-run")
-        experiment.write_text(text.replace("num_envs: 64", "num_envs: 32"))
+        experiment.write_text(text.replace("num_envs: 32", "num_envs: 16"))
         (new,) = runs_of(folder)
         output = snakemake(folder, "--profile", "profiles/local", "--dry-run")
     finally:
