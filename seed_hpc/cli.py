@@ -27,9 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "profile": ("seed_hpc.profiling.profile_command", "profile a run, read profiler files"),
     "report": ("seed_hpc.report.report_command", "write or compare performance reports"),
     "doctor": ("seed_hpc.profiling.doctor_command", "check this machine and say what to do"),
-    "plan": ("seed_hpc.training.plan_command", "predict memory and propose sizes"),
     "watch": ("seed_hpc.report.watch_command", "follow a run in the terminal"),
-    "env": ("seed_hpc.envs.env_command", "start an environment of your own"),
 }
 
 

@@ -15,3 +15,11 @@ def test_unknown_command_exits_2():
     with pytest.raises(SystemExit) as stop:
         cli.main(["dance"])
     assert stop.value.code == 2
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([command, "--help"])
+    assert stop.value.code == 0
+    assert "usage" in capsys.readouterr().out

@@ -488,7 +488,7 @@ def check_memory(machine: Machine, plan: Plan) -> Check:
             return Check("memory", "warn", found, "little is left: ask for more memory")
         return Check("memory", "ok", found)
     if available < _HOST_MEMORY_BYTES:
-        return Check("memory", "warn", found, "enough for small runs only; `seed-hpc plan` says what a run needs")
+        return Check("memory", "warn", found, "enough for small runs only: lower env.num_envs or ask for more memory")
     return Check("memory", "ok", found)
 
 
