@@ -74,11 +74,24 @@ SEED_HD inline bool has_history(const seed_replay& replay, const Place& start) {
   return start.step >= history;
 }
 
+// Whether an item's steps hang together: an episode that begins although none has ended (environments that were made
+// anew under a replay that went on) leaves what came before without a future.
+SEED_HD inline bool is_unbroken(const seed_replay& replay, const Place& start) {
+  uint32_t before = flags_at(replay, start, 0);
+  for (int64_t k = 1; k <= replay.reach; ++k) {
+    const uint32_t flags = flags_at(replay, start, k);
+    if ((flags & kFirstFlag) && !(before & kLastFlag)) return false;
+    if (replay.kind == SEED_REPLAY_TRANSITIONS && (flags & kLastFlag)) return true;
+    before = flags;
+  }
+  return true;
+}
+
 // Whether item m of a lane may be drawn at all: void transitions never are.
 SEED_HD inline bool is_drawable(const seed_replay& replay, int64_t item, int64_t lane) {
   const Place start = place_of(replay, item * replay.period, lane);
   if (replay.kind == SEED_REPLAY_TRANSITIONS && (flags_at(replay, start, 0) & kLastFlag)) return false;
-  return start.step >= history_of(replay) || has_history(replay, start);
+  return is_unbroken(replay, start) && (start.step >= history_of(replay) || has_history(replay, start));
 }
 
 // The number, within its lane, of the newest item taken in that lies at `index`.

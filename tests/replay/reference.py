@@ -28,6 +28,11 @@ class Timeline:
         self.first = True
         self._see()
 
+    def restart(self) -> None:
+        """The environment is made anew: an episode begins though none has ended."""
+        self.last = False
+        self._begin()
+
     def _see(self) -> None:
         self.stack = np.concatenate([self.stack[1:], self.rng.integers(1, 256, (1, *self.frame_shape), np.uint8)])
 
@@ -95,6 +100,19 @@ class ReferenceReplay:
     def is_void(self, lane: int, item: int) -> bool:
         return self.kind == "transitions" and self.lanes[lane][item * self.period]["last"]
 
+    def is_broken(self, lane: int, item: int) -> bool:
+        """An episode begins inside of the item though none has ended."""
+        steps = self.lanes[lane][item * self.period : item * self.period + self.reach + 1]
+        for before, after in zip(steps, steps[1:], strict=False):
+            if self.kind == "transitions" and before["last"]:
+                return False
+            if after["first"] and not before["last"]:
+                return True
+        return False
+
+    def is_drawable(self, lane: int, item: int) -> bool:
+        return not self.is_void(lane, item) and not self.is_broken(lane, item) and self.is_known(lane, item)
+
     def append(self, entries: list[list[dict]], priorities: list[list[float]] | None) -> None:
         """`entries[lane]` are T steps; `priorities[m][lane]` those of the items that become complete."""
         before = sum(1 for _ in iter(self._complete_items()))
@@ -103,7 +121,7 @@ class ReferenceReplay:
         fresh = list(self._complete_items())[before:]
         for lane in range(self.num_lanes):
             for row, item in enumerate(fresh):
-                if not self.is_whole(item) or self.is_void(lane, item) or not self.is_known(lane, item):
+                if not self.is_whole(item) or not self.is_drawable(lane, item):
                     continue
                 if priorities is None:
                     self.priority[lane, item] = self.max_priority or 1.0

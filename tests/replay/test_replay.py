@@ -151,6 +151,8 @@ def test_transitions_equal_the_reference(seed, lanes, capacity, stack_num, n_ste
                 reach=n_steps, mean_length=mean_length, seed=seed)  # fmt: skip
     old = None
     for num_steps in appends:
+        if rng.random() < 0.1:
+            pair.timelines[rng.integers(lanes)].restart()
         pair.append(min(num_steps, pair.reference.steps_per_lane), with_priorities=bool(rng.integers(2)))
         pair.check()
         if old is not None:  # of before the append: some of it is gone
@@ -181,6 +183,8 @@ def test_sequences_equal_the_reference(
                 burn_in=burn_in, period=period, state_size=state_size, mean_length=mean_length, seed=seed)  # fmt: skip
     old = None
     for num_steps in appends:
+        if rng.random() < 0.1:
+            pair.timelines[rng.integers(lanes)].restart()
         pair.append(min(num_steps, pair.reference.steps_per_lane), with_priorities=bool(rng.integers(2)))
         pair.check()
         if old is not None:
