@@ -6,6 +6,7 @@ replay that keeps every step for ever and decides by definition what can be draw
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -103,7 +104,7 @@ class ReferenceReplay:
     def is_broken(self, lane: int, item: int) -> bool:
         """An episode begins inside of the item though none has ended."""
         steps = self.lanes[lane][item * self.period : item * self.period + self.reach + 1]
-        for before, after in zip(steps, steps[1:], strict=False):
+        for before, after in pairwise(steps):
             if self.kind == "transitions" and before["last"]:
                 return False
             if after["first"] and not before["last"]:
