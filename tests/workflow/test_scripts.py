@@ -44,7 +44,9 @@ def training_parts(tmp_path):
         "wildcards": SimpleNamespace(experiment="demo", run_id="seed1-abc"),
         "input": SimpleNamespace(experiment="config/experiments/demo.yaml", library=str(tmp_path / "lib" / "x.so")),
         "output": SimpleNamespace(record=str(tmp_path / "results" / "demo" / "seed1-abc" / "training.json")),
-        "params": SimpleNamespace(overrides=["training.seed=1"], digest="abc", launcher="srun -n 2"),
+        "params": SimpleNamespace(
+            overrides=["training.seed=1"], digest="abc", launcher="srun -n 2", python="/opt/venv/bin/python"
+        ),
         "log": [str(tmp_path / "log")],
     }
 
@@ -52,14 +54,15 @@ def training_parts(tmp_path):
 def test_train_agent(tmp_path, monkeypatch):
     seen = {}
 
-    def train(run, results, log, *, launcher):
-        seen.update(run=run, results=results, log=log, launcher=launcher)
+    def train(run, results, log, *, launcher, python):
+        seen.update(run=run, results=results, log=log, launcher=launcher, python=python)
         return {"status": "finished"}
 
     monkeypatch.setattr(pipeline, "train", train)
     monkeypatch.setenv("SEED_HPC_LIBRARY_DIR", "elsewhere")
     run_script("train_agent.py", **training_parts(tmp_path))
     assert (seen["run"].experiment, seen["run"].run_id, seen["launcher"]) == ("demo", "seed1-abc", "srun -n 2")
+    assert seen["python"] == "/opt/venv/bin/python"
     assert seen["results"] == tmp_path / "results"
     record = tmp_path / "results" / "demo" / "seed1-abc" / "training.json"
     assert json.loads(record.read_text()) == {"status": "finished"}
