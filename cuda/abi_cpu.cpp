@@ -27,5 +27,4 @@ int32_t seed_abi_version(void) { return SEED_ABI_VERSION; }
 const char* seed_last_error(void) { return seed::last_error; }
 
 const char* seed_backend_name(void) { return "cpu"; }
-
 }

@@ -84,7 +84,7 @@ struct FrameStart {
 struct Screen {
   uint8_t* buffers[2];
   FrameStart* starts[2] = {nullptr, nullptr};  // receive how the picture in each buffer began; null: not wanted
-  const uint8_t* shades = nullptr;             // as Display::shades, for this frame; all frames of a buffer need the same
+  const uint8_t* shades = nullptr;  // as Display::shades, for this frame; all frames of a buffer need the same
 };
 
 // Fills the RAM with 128 draws and the timer with one, as switching the console on does. Needs one console_reset before

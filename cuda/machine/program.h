@@ -27,10 +27,9 @@ static_assert(sizeof(Instruction) == 8, "many instructions to a cache line");
 #define SEED_READ_OPERATIONS(X) X(ADC) X(AND) X(BIT) X(CMP) X(CPX) X(CPY) X(EOR) X(LDA) X(LDX) X(LDY) X(ORA) X(SBC)
 #define SEED_STORE_OPERATIONS(X) X(STA) X(STX) X(STY)
 #define SEED_MODIFY_OPERATIONS(X) X(ASL) X(DEC) X(INC) X(LSR) X(ROL) X(ROR)
-#define SEED_IMPLIED_OPERATIONS(X)                                                                                \
-  X(CLC)                                                                                                          \
-  X(CLD) X(CLI) X(CLV) X(SEC) X(SED) X(SEI) X(DEX) X(DEY) X(INX) X(INY) X(TAX) X(TAY) X(TSX) X(TXA) X(TXS) X(TYA) \
-      X(NOP)
+#define SEED_IMPLIED_OPERATIONS(X) \
+  X(CLC)                           \
+  X(CLD) X(CLI) X(CLV) X(SEC) X(SED) X(SEI) X(DEX) X(DEY) X(INX) X(INY) X(TAX) X(TAY) X(TSX) X(TXA) X(TXS) X(TYA) X(NOP)
 #define SEED_BRANCH_OPERATIONS(X) X(BCC) X(BCS) X(BEQ) X(BMI) X(BNE) X(BPL) X(BVC) X(BVS)
 
 // Operands: Constant (immediate or ROM), Ram, Tia, Riot (fixed addresses), Absolute (looked up), indexed and (zp),Y.

@@ -29,10 +29,10 @@ constexpr int kMaxLinesPal = 342;
 
 // The part of the television picture that is kept, and how.
 struct Display {
-  bool pal;           // line limit 342 instead of 290; an odd line count takes the colour away
-  uint16_t ystart;    // first scanline that is kept
-  uint16_t height;    // number of scanlines kept = rows of a picture buffer
-  bool hmove_blanks;  // HMOVE blanks the first eight pixels
+  bool pal;                         // line limit 342 instead of 290; an odd line count takes the colour away
+  uint16_t ystart;                  // first scanline that is kept
+  uint16_t height;                  // number of scanlines kept = rows of a picture buffer
+  bool hmove_blanks;                // HMOVE blanks the first eight pixels
   const uint8_t* shades = nullptr;  // what pixel values become in a picture: 256 bytes, 0 for 0; null: what they are
 };
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads libraries of translated cartridges (dlopen) and keeps them for the process's lifetime.
-#include "seed/translation.h"
-
 #include <dlfcn.h>
 
 #include <atomic>
@@ -10,6 +8,7 @@
 #include "games/tables.h"
 #include "machine/console.h"
 #include "pool/translations.h"
+#include "seed/translation.h"
 
 namespace seed {
 namespace {
@@ -25,8 +24,7 @@ using namespace seed;
 extern "C" {
 
 seed_status seed_translation_load(int32_t game, const char* path) {
-  if (game < 0 || game >= kNumGames)
-    return fail(SEED_NOT_FOUND, "game index %d is outside 0..%d", game, kNumGames - 1);
+  if (game < 0 || game >= kNumGames) return fail(SEED_NOT_FOUND, "game index %d is outside 0..%d", game, kNumGames - 1);
   if (path == nullptr) {
     translations[game].store(nullptr, std::memory_order_release);
     return SEED_OK;
@@ -46,11 +44,9 @@ seed_status seed_translation_load(int32_t game, const char* path) {
 }
 
 seed_status seed_translation_is_loaded(int32_t game, int32_t* is_loaded) {
-  if (game < 0 || game >= kNumGames)
-    return fail(SEED_NOT_FOUND, "game index %d is outside 0..%d", game, kNumGames - 1);
+  if (game < 0 || game >= kNumGames) return fail(SEED_NOT_FOUND, "game index %d is outside 0..%d", game, kNumGames - 1);
   if (is_loaded == nullptr) return fail(SEED_INVALID_ARGUMENT, "is_loaded must not be NULL");
   *is_loaded = translation_of(game) != nullptr;
   return SEED_OK;
 }
-
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What translated code is made of: each statement that cuda/translator/translate.py writes is a macro of this file.
 //
-// The macros see these locals: `cpu` (the 6502; a, x, y, sp, nz, c, v are its registers), `t` (cycles since the start of
-// the frame), `pc` (valid only where control is not known), `pointer`. All else lives in the console. The generator adds
-// up cycles that are known and passes `t + elapsed` to an access; it brings `t` up to date before a label. A statement
-// that may end the frame names the place where the next frame starts.
+// The macros see these locals: `cpu` (the 6502; a, x, y, sp, nz, c, v are its registers), `t` (cycles since the start
+// of the frame), `pc` (valid only where control is not known), `pointer`. All else lives in the console. The generator
+// adds up cycles that are known and passes `t + elapsed` to an access; it brings `t` up to date before a label. A
+// statement that may end the frame names the place where the next frame starts.
 //
 // One generated file is one shared library that exports seed_translation(): see translation.h.
 #pragma once
@@ -88,63 +88,63 @@ SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x
 
 // ---- The function ---------------------------------------------------------------------------------------------------
 
-#define SEED_TRANSLATED_BEGIN                                                                                     \
-  namespace seed {                                                                                                \
-  namespace {                                                                                                     \
-  bool run_translated(Bus& bus) {                                                                                 \
-    Console& console = bus.console;                                                                               \
-    Tia& tia = console.tia;                                                                                       \
-    Riot& riot = console.riot;                                                                                    \
-    uint8_t* const ram = riot.ram;                                                                                \
-    const uint8_t* const rom_bytes = bus.rom.bytes;                                                               \
+#define SEED_TRANSLATED_BEGIN                                                                                      \
+  namespace seed {                                                                                                 \
+  namespace {                                                                                                      \
+  bool run_translated(Bus& bus) {                                                                                  \
+    Console& console = bus.console;                                                                                \
+    Tia& tia = console.tia;                                                                                        \
+    Riot& riot = console.riot;                                                                                     \
+    uint8_t* const ram = riot.ram;                                                                                 \
+    const uint8_t* const rom_bytes = bus.rom.bytes;                                                                \
     const int32_t last_cycle_of_picture = kCyclesPerLine * ((bus.display.pal ? kMaxLinesPal : kMaxLinesNtsc) + 1); \
-    Mos6502 cpu = console.cpu;                                                                                    \
-    uint8_t &a = cpu.A, &x = cpu.X, &y = cpu.Y, &sp = cpu.SP, &c = cpu.C, &v = cpu.V;                               \
-    uint16_t& nz = cpu.nz;                                                                                        \
-    int32_t t = console.cycles;                                                                                   \
-    uint32_t pc = cpu.PC, pc_base = pc & ~SEED_ROM_MASK & 0xffff;                                                 \
-    uint16_t pointer = 0;                                                                                         \
+    Mos6502 cpu = console.cpu;                                                                                     \
+    uint8_t &a = cpu.A, &x = cpu.X, &y = cpu.Y, &sp = cpu.SP, &c = cpu.C, &v = cpu.V;                              \
+    uint16_t& nz = cpu.nz;                                                                                         \
+    int32_t t = console.cycles;                                                                                    \
+    uint32_t pc = cpu.PC, pc_base = pc & ~SEED_ROM_MASK & 0xffff;                                                  \
+    uint16_t pointer = 0;                                                                                          \
     (void)rom_bytes, (void)pointer, (void)last_cycle_of_picture, (void)pc_base;                                    \
     goto dispatch;
 
 // Goes to the translated code of `pc`, or executes instructions until there is some.
-#define SEED_DISPATCH_BEGIN                                                         \
-  dispatch:                                                                         \
-  pc &= 0xffff;                                                                     \
-  if (t >= kFirstUncountedCycle) return false;                                      \
-  pc_base = pc & ~SEED_ROM_MASK & 0xffff;                                           \
+#define SEED_DISPATCH_BEGIN                                                                  \
+  dispatch:                                                                                  \
+  pc &= 0xffff;                                                                              \
+  if (t >= kFirstUncountedCycle) return false;                                               \
+  pc_base = pc & ~SEED_ROM_MASK & 0xffff;                                                    \
   if (!(pc & 0x1000) || (SEED_ROM_HAS_ONE_BASE && pc_base != SEED_ROM_BASE)) goto interpret; \
   switch (kEntries[rom_location(console, pc)]) {
+#define SEED_DISPATCH_END               \
+  default:                              \
+    break;                              \
+    }                                   \
+  interpret:                            \
+    cpu.PC = static_cast<uint16_t>(pc); \
+    console.cpu = cpu;                  \
+    console.cycles = t;                 \
+    interpret_instruction(bus);         \
+    cpu = console.cpu;                  \
+    t = console.cycles;                 \
+    pc = cpu.PC;                        \
+    if (cpu.frozen) return false;       \
+    if (tia.frame_done) goto frame_end; \
+    goto dispatch;
 
-#define SEED_DISPATCH_END                              \
-  default:                                             \
-    break;                                             \
-    }                                                  \
-  interpret:                                           \
-  cpu.PC = static_cast<uint16_t>(pc);                  \
-  console.cpu = cpu;                                   \
-  console.cycles = t;                                  \
-  interpret_instruction(bus);                          \
-  cpu = console.cpu;                                   \
-  t = console.cycles;                                  \
-  pc = cpu.PC;                                         \
-  if (cpu.frozen) return false;                        \
-  if (tia.frame_done) goto frame_end;                  \
-  goto dispatch;
-
-#define SEED_TRANSLATED_END                                                                                  \
-  frame_end:                                                                                                 \
-  cpu.PC = static_cast<uint16_t>(pc);                                                                        \
-  cpu.bus = console.cpu.bus;                                                                                 \
-  console.cpu = cpu;                                                                                         \
-  console.cycles = t;                                                                                        \
-  return t < kFirstUncountedCycle;                                                                           \
-  }                                                                                                          \
-  }                                                                                                          \
-  }                                                                                                          \
-  extern "C" SEED_API const seed::Translation* seed_translation(void) {                                      \
-    static const seed::Translation translation = {seed::kTranslationVersion, sizeof(seed::Console), seed::run_translated}; \
-    return &translation;                                                                                     \
+#define SEED_TRANSLATED_END                                                                         \
+  frame_end:                                                                                        \
+  cpu.PC = static_cast<uint16_t>(pc);                                                               \
+  cpu.bus = console.cpu.bus;                                                                        \
+  console.cpu = cpu;                                                                                \
+  console.cycles = t;                                                                               \
+  return t < kFirstUncountedCycle;                                                                  \
+  }                                                                                                 \
+  }                                                                                                 \
+  }                                                                                                 \
+  extern "C" SEED_API const seed::Translation* seed_translation(void) {                             \
+    static const seed::Translation translation = {seed::kTranslationVersion, sizeof(seed::Console), \
+                                                  seed::run_translated};                            \
+    return &translation;                                                                            \
   }
 
 // ---- Control --------------------------------------------------------------------------------------------------------
@@ -175,16 +175,16 @@ SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x
     pc = (target);           \
     goto frame_end;          \
   } while (0)
-#define CHECK_BANK(location, elapsed, offset)                                            \
-  if (__builtin_expect(rom_location(console, BASE + (offset)) != (location), 0)) {       \
-    t += (elapsed);                                                                      \
-    CONTINUE_AT(offset);                                                                 \
+#define CHECK_BANK(location, elapsed, offset)                                      \
+  if (__builtin_expect(rom_location(console, BASE + (offset)) != (location), 0)) { \
+    t += (elapsed);                                                                \
+    CONTINUE_AT(offset);                                                           \
   }
 
 // ---- Waiting --------------------------------------------------------------------------------------------------------
 
-#define SKIP_DELAY_DE(counter, round_cycles)                        \
-  t += static_cast<uint8_t>((counter) - 1) * (round_cycles);        \
+#define SKIP_DELAY_DE(counter, round_cycles)                 \
+  t += static_cast<uint8_t>((counter) - 1) * (round_cycles); \
   counter = 1
 #define SKIP_DELAY_IN(counter, round_cycles) \
   t += (255 - (counter)) * (round_cycles);   \
@@ -209,88 +209,88 @@ SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x
                                   READ((((address) + x) & 0xff) + 1, t, address) << 8)
 #define POINTER_HIGH static_cast<uint8_t>(pointer >> 8)
 
-#define WRITE(address, value, offset)                                            \
-  do {                                                                           \
-    const uint16_t write_address = static_cast<uint16_t>(address);               \
-    if (is_ram_address(write_address)) {                                         \
-      ram[write_address & 0x7f] = (value);                                       \
-    } else {                                                                     \
-      t = write_slowly(bus, write_address, value, t, false);                     \
-      if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset));    \
-    }                                                                            \
+#define WRITE(address, value, offset)                                         \
+  do {                                                                        \
+    const uint16_t write_address = static_cast<uint16_t>(address);            \
+    if (is_ram_address(write_address)) {                                      \
+      ram[write_address & 0x7f] = (value);                                    \
+    } else {                                                                  \
+      t = write_slowly(bus, write_address, value, t, false);                  \
+      if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset)); \
+    }                                                                         \
   } while (0)
 
-#define TIA_WRITE(reg, value, elapsed, offset)                              \
-  do {                                                                      \
-    tia_write(tia, bus.display, bus.pixels, reg, value, t + (elapsed));     \
-    if (__builtin_expect(tia.frame_done, 0)) {                              \
-      t += (elapsed);                                                       \
-      END_FRAME_AT(BASE + (offset));                                        \
-    }                                                                       \
+#define TIA_WRITE(reg, value, elapsed, offset)                          \
+  do {                                                                  \
+    tia_write(tia, bus.display, bus.pixels, reg, value, t + (elapsed)); \
+    if (__builtin_expect(tia.frame_done, 0)) {                          \
+      t += (elapsed);                                                   \
+      END_FRAME_AT(BASE + (offset));                                    \
+    }                                                                   \
   } while (0)
 
-#define WSYNC(value, offset)                                                                          \
-  do {                                                                                                \
-    (void)(value);                                                                                    \
-    const bool too_late = t >= last_cycle_of_picture;                                                 \
-    if (__builtin_expect(too_late, 0)) tia_write(tia, bus.display, bus.pixels, kWSYNC, 0, t);         \
-    t += cycles_to_line_end(t);                                                                       \
-    if (__builtin_expect(too_late, 0)) END_FRAME_AT(BASE + (offset));                                 \
+#define WSYNC(value, offset)                                                                  \
+  do {                                                                                        \
+    (void)(value);                                                                            \
+    const bool too_late = t >= last_cycle_of_picture;                                         \
+    if (__builtin_expect(too_late, 0)) tia_write(tia, bus.display, bus.pixels, kWSYNC, 0, t); \
+    t += cycles_to_line_end(t);                                                               \
+    if (__builtin_expect(too_late, 0)) END_FRAME_AT(BASE + (offset));                         \
   } while (0)
 
 // ---- Stack ----------------------------------------------------------------------------------------------------------
 
-#define PUSH(value, after_write)                                                    \
-  do {                                                                              \
-    if (__builtin_expect(sp >= 0x80, 1)) {                                          \
-      ram[sp & 0x7f] = static_cast<uint8_t>(value);                                 \
-    } else {                                                                        \
+#define PUSH(value, after_write)                                                      \
+  do {                                                                                \
+    if (__builtin_expect(sp >= 0x80, 1)) {                                            \
+      ram[sp & 0x7f] = static_cast<uint8_t>(value);                                   \
+    } else {                                                                          \
       t = write_slowly(bus, 0x100 + sp, static_cast<uint8_t>(value), t, after_write); \
-    }                                                                               \
-    --sp;                                                                           \
+    }                                                                                 \
+    --sp;                                                                             \
   } while (0)
 
 // JSR: pushes the address of its last byte.
-#define PUSH_WORD(word, target)                                            \
-  do {                                                                     \
-    PUSH((word) >> 8, false);                                              \
-    PUSH(word, true);                                                      \
-    if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(target);         \
+#define PUSH_WORD(word, target)                                    \
+  do {                                                             \
+    PUSH((word) >> 8, false);                                      \
+    PUSH(word, true);                                              \
+    if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(target); \
   } while (0)
 
-#define PHA(offset)                                                               \
-  do {                                                                            \
-    PUSH(a, false);                                                               \
-    if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset));       \
+#define PHA(offset)                                                         \
+  do {                                                                      \
+    PUSH(a, false);                                                         \
+    if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset)); \
   } while (0)
-#define PHP(offset)                                                               \
-  do {                                                                            \
-    PUSH(cpu_status(cpu), false);                                                 \
-    if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset));       \
+#define PHP(offset)                                                         \
+  do {                                                                      \
+    PUSH(cpu_status(cpu), false);                                           \
+    if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset)); \
   } while (0)
 
 #define PULL(opcode) (stack_is_ram(sp, 1) ? ram[(sp + 1) & 0x7f] : pull_slowly(bus, sp, t, opcode))
-#define PLA(opcode)                  \
-  do {                               \
-    nz = a = PULL(opcode);           \
-    ++sp;                            \
+#define PLA(opcode)        \
+  do {                     \
+    nz = a = PULL(opcode); \
+    ++sp;                  \
   } while (0)
-#define PLP(opcode)                        \
-  do {                                     \
-    cpu_set_status(cpu, PULL(opcode));     \
-    ++sp;                                  \
+#define PLP(opcode)                    \
+  do {                                 \
+    cpu_set_status(cpu, PULL(opcode)); \
+    ++sp;                              \
   } while (0)
 
 // The generator has charged the six cycles; the interpreter would charge them again.
-#define RTS(offset)                                                           \
-  do {                                                                        \
-    if (__builtin_expect(!stack_is_ram(sp, 2), 0)) {                          \
-      t -= 6;                                                                 \
-      INTERPRET_AT(offset);                                                   \
-    }                                                                         \
-    pc = (ram[(sp + 1) & 0x7f] | ram[(sp + 2) & 0x7f] << 8) + 1;              \
-    sp = static_cast<uint8_t>(sp + 2);                                        \
-    goto dispatch;                                                            \
+#define RTS(offset)                                              \
+  do {                                                           \
+    if (__builtin_expect(!stack_is_ram(sp, 2), 0)) {             \
+      t -= 6;                                                    \
+      INTERPRET_AT(offset);                                      \
+    }                                                            \
+    pc = (ram[(sp + 1) & 0x7f] | ram[(sp + 2) & 0x7f] << 8) + 1; \
+    sp = static_cast<uint8_t>(sp + 2);                           \
+    goto dispatch;                                               \
   } while (0)
 
 // ---- Operations -----------------------------------------------------------------------------------------------------
