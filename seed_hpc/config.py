@@ -263,6 +263,12 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> Experim
     return _build_experiment(_merge(_read_yaml(path), overrides), default_name=path.stem)
 
 
+def load_section(name_or_path: str, overrides: Sequence[str], section: str) -> Any:
+    """Reads one section of an experiment, any but `agent`; needs no torch, which the agents' options import."""
+    values = _merge(_read_yaml(find_experiment(name_or_path)), overrides)
+    return build_options(SECTIONS[section], _section(values, section), section)
+
+
 def load_resolved(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     """Reads the config.yaml of a run directory; `overrides` as for `load_experiment`."""
     if not path.is_file():

@@ -200,17 +200,17 @@ def check_experiments(runs: Sequence[PlannedRun], root: Path) -> None:
 
 
 def profile_frames(run: PlannedRun, root: Path, window: str) -> int:
-    """Returns the length of the profiled run: until the window of iterations has passed, and two more.
+    """Returns the length of the profiled run: until the window of iterations has passed, and two more; needs no torch.
 
     Args:
         run: The run that is profiled.
         root: Folder in which config/experiments lies.
         window: "FIRST:COUNT", iterations of the training loop from 0.
     """
-    from seed_hpc.config import load_experiment
+    from seed_hpc.config import load_section
 
-    experiment = load_experiment(str(root / run.config), run.overrides)
-    frames_per_iteration = experiment.env.num_envs * experiment.env.frameskip * experiment.training.unroll_length
+    env, training = (load_section(str(root / run.config), run.overrides, name) for name in ("env", "training"))
+    frames_per_iteration = env.num_envs * env.frameskip * training.unroll_length
     return (sum(map(int, window.split(":"))) + 2) * frames_per_iteration
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns SIGTERM, SIGUSR1 and Ctrl-C into a wish to stop that the training loop grants at its next iteration.
+"""Turns SIGTERM, SIGUSR1, SIGURG and Ctrl-C into a wish to stop that the training loop grants at its next iteration.
 
-Slurm sends SIGUSR1 with `--signal=B:USR1@120` before a job's time is up, and SIGTERM when it is preempted.
+Slurm sends SIGTERM to a job that is preempted or cancelled, and the signal of `--signal` before its time is up. Slurm
+signals every process of a job step, also those that would end with it: SIGURG is the one to choose there, since all
+others ignore it by default (Snakemake, and the FUSE mount that an image may live on).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():  # the only one that may set handlers
-            for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+            for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGURG, signal.SIGINT):
                 self._before[number] = signal.signal(number, self._handle)
         return self
 

@@ -31,7 +31,7 @@ class Training:
 
     def submit(self, *options, nodes=2, per_node=1, time_limit="10", overrides=()):
         srun = f"srun --mpi=none --kill-on-bad-exit=1 --ntasks-per-node={per_node} -c 1"
-        image = f"env --ignore-signal=TERM,USR1 apptainer --quiet exec {self.image}"  # as the pipeline does
+        image = f"apptainer --quiet exec {self.image}"
         train = f"{image} seed-hpc train --config {EXPERIMENT} --results {self.results}"
         wrap = f"{srun} {train} --run-id run --or-resume {' '.join([*OPTIONS, *overrides])}"
         layout = [f"-N{nodes}", f"--ntasks-per-node={per_node}", "-c1", f"--time={time_limit}"]
@@ -44,7 +44,7 @@ class Training:
 
     def wait_for_checkpoint(self):
         latest = self.run / "checkpoints/latest.json"
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 150
         while not latest.exists():
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.2)
@@ -90,12 +90,12 @@ def test_a_killed_rank_ends_the_job_and_a_resubmission_resumes(training, cluster
     frames = json.loads((training.run / "checkpoints/latest.json").read_text())["frames"]
     # Resumed, and with three ranks on three nodes instead of two.
     again = training.submit(nodes=3)
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 150
     while f"resuming {training.run} at" not in (training.log.read_text() if training.log.exists() else ""):
         assert time.monotonic() < deadline, training.log.read_text()
         time.sleep(0.5)
     assert "the checkpoint is of 2 processes, this run has 3" in training.log.read_text()
-    cluster.run("scancel", "--signal=TERM", again)
+    cluster.run("scancel", "--signal=URG", again)
     assert cluster.wait_for(again, "COMPLETED", "FAILED", "CANCELLED", timeout_s=DEADLINE_S) == "COMPLETED"
     assert training.status() == "interrupted"
     assert json.loads((training.run / "checkpoints/latest.json").read_text())["frames"] >= frames
@@ -121,8 +121,8 @@ def test_a_lost_node_ends_every_rank(training):
 
 
 def test_a_job_at_its_time_limit_writes_a_checkpoint(training, cluster):
-    """As profiles/slurm does it: SIGTERM some time before the limit, here of one minute."""
-    job = training.submit("--signal=TERM@15", time_limit="1")
+    """As profiles/slurm does it: SIGURG some time before the limit, here of one minute."""
+    job = training.submit("--signal=URG@15", time_limit="1")
     assert cluster.wait_for(job, "COMPLETED", "TIMEOUT", "FAILED", "CANCELLED", timeout_s=180) == "COMPLETED"
     assert training.status() == "interrupted"
     assert (training.run / "resume").exists()

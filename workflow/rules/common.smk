@@ -96,10 +96,8 @@ def launcher(threads, resources):
         # Slurm 22.05 and later: srun does not take the cores of a task from sbatch.
         words += [f"-c {threads}"]
     if USES_IMAGE:
-        # Slurm signals all processes of a step. Where the image is mounted by FUSE, the mount would end with SIGTERM and
-        # take the training with it; ignored signals are inherited, and the training sets handlers of its own.
         words += [
-            "env --ignore-signal=TERM,USR1 apptainer --quiet exec",
+            "apptainer --quiet exec",
             workflow.deployment_settings.apptainer_args,
             CONFIG["container"]["image"],
         ]
