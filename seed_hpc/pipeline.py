@@ -211,7 +211,7 @@ def profile_frames(run: PlannedRun, root: Path, window: str) -> int:
 
     env, training = (load_section(str(root / run.config), run.overrides, name) for name in ("env", "training"))
     frames_per_iteration = env.num_envs * env.frameskip * training.unroll_length
-    return (sum(map(int, window.split(":"))) + 2) * frames_per_iteration
+    return int((sum(map(int, window.split(":"))) + 2) * frames_per_iteration)
 
 
 # ---- one training job -----------------------------------------------------------------------------------------------
