@@ -83,7 +83,12 @@ class SignalAt:
 
 @pytest.mark.parametrize(
     ("number", "core"),
-    [(signal.SIGTERM, "lstm"), (signal.SIGUSR1, "feed_forward"), (signal.SIGINT, "feed_forward")],
+    [
+        (signal.SIGTERM, "lstm"),
+        (signal.SIGUSR1, "feed_forward"),
+        (signal.SIGURG, "feed_forward"),
+        (signal.SIGINT, "feed_forward"),
+    ],
 )
 def test_interrupted_and_resumed_equals_uninterrupted(catch, new_run, number, core):
     overrides = [f"model.core={core}", "agent.minibatches=2", "agent.epochs=2", "training.total_frames=2400"]
