@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("seed_hpc.training.train_command", "train an agent"),
     "evaluate": ("seed_hpc.training.evaluate_command", "evaluate a trained agent"),
     "bench": ("seed_hpc.profiling.bench_command", "measure environments, the loop, replay or collectives"),
+    "plan": ("seed_hpc.training.plan_command", "predict memory and propose sizes"),
     "parity": ("seed_hpc.envs.parity_command", "compare the emulator with ale-py, bit for bit"),
     "kernels": ("seed_hpc.profiling.kernels_command", "build and inspect the native libraries"),
     "topology": ("seed_hpc.distributed.topology_command", "show GPUs, NVLink groups and predicted costs"),

@@ -124,6 +124,7 @@ class TrainingConfig:
 
     total_frames: int = option(10_000_000, "emulated frames of all processes together; the run ends there")
     max_seconds: float = option(0.0, "end earlier, after this many seconds of training; 0 sets no limit")
+    stop_when_converged: bool = option(False, "end when ten checkpoints show steady speed and no gain in return")
     unroll_length: int = option(20, "agent steps between two updates")
     seed: int = option(1, "of environments, action sampling and initial parameters")
     device: str = option("auto", "cpu, cuda, cuda:N; auto takes a GPU when there is one")
@@ -274,6 +275,11 @@ def load_resolved(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     if not path.is_file():
         raise UserError(f"{path} does not exist: name a run directory, results/<experiment>/<run_id>")
     return _build_experiment(_merge(_read_yaml(path), overrides), default_name=path.parent.parent.name)
+
+
+def default_experiment(agent: str, overrides: Sequence[str] = ()) -> Experiment:
+    """Returns the defaults of everything with one agent; `overrides` as for `load_experiment`."""
+    return _build_experiment(_merge(OmegaConf.create({"agent": {"name": agent}}), overrides), default_name=agent)
 
 
 def describe_options(agent: str = "vtrace") -> Iterator[tuple[str, str, str]]:

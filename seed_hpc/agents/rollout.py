@@ -17,6 +17,7 @@ Shapes: T steps, B environments, X the shape of an observation, S state numbers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -95,6 +96,12 @@ class Rollout:
             episode_steps_TB=self.episode_steps_TB.index_select(1, index_B),
         )
 
+    def num_bytes(self) -> int:
+        """Returns the memory of all tensors."""
+        fields = (self.last_TB, self.terminated_TB, self.state_BS, self.final_state_BS)
+        episodes = (self.episode_return_TB, self.episode_steps_TB)
+        return sum(x.nbytes for x in (*self.inputs, *fields, *self.behaviour.values(), *episodes))
+
     def to_dict(self) -> dict[str, Tensor]:
         """Returns all tensors by name, for a dump."""
         return {
@@ -104,6 +111,32 @@ class Rollout:
             "state_BS": self.state_BS,
             **{f"behaviour.{name}": x for name, x in self.behaviour.items()},
         }
+
+
+def allocate_rollout(step: Inputs, behaviour: Mapping[str, Tensor], state_BS: Tensor, num_steps: int) -> Rollout:
+    """Returns a rollout of zeros.
+
+    Args:
+        step: One step (T = 1) of B environments, for shapes, types and device.
+        behaviour: What the agent records in one step, (B, ...) each.
+        state_BS: State of the network's core.
+        num_steps: T.
+    """
+
+    def buffer(like_BX: Tensor, length: int = num_steps) -> Tensor:
+        return torch.zeros((length, *like_BX.shape), dtype=like_BX.dtype, device=like_BX.device)
+
+    reward_B, first_B = step.previous_reward_TB[0], step.first_TB[0]
+    return Rollout(
+        inputs=Inputs(*(buffer(x[0], num_steps + 1) for x in step)),
+        last_TB=buffer(first_B, num_steps + 1),
+        terminated_TB=buffer(first_B),
+        behaviour={name: buffer(x) for name, x in behaviour.items()},
+        state_BS=torch.zeros_like(state_BS),
+        final_state_BS=torch.zeros_like(state_BS),
+        episode_return_TB=buffer(reward_B).fill_(torch.nan),
+        episode_steps_TB=buffer(step.previous_action_TB[0]),
+    )
 
 
 def masked_mean(x_TB: Tensor, valid_TB: Tensor) -> Tensor:

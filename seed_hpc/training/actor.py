@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from seed_hpc.agents.agent import Agent
-from seed_hpc.agents.rollout import Rollout
+from seed_hpc.agents.rollout import Rollout, allocate_rollout
 from seed_hpc.models.network import Inputs, Network
 from seed_hpc.profiling import ranges
 from seed_hpc.training.environments import Environments
 from seed_hpc.training.precision import Precision
 from seed_hpc.training.publication import WeightPublication
-from seed_hpc.training.streams import Signal, Stream
+from seed_hpc.training.streams import Instant, Signal, Stream
 
 # Eager unrolls before the capture: lazily made workspaces of libraries must not be made inside a graph.
 _EAGER_UNROLLS = 2
@@ -68,6 +68,7 @@ class Actor:
         self._stream = Stream(device)
         self._filled = [Signal(device) for _ in range(num_buffers)]
         self._released = [Signal(device) for _ in range(num_buffers)]
+        self._times: dict[int, tuple[Instant, Instant]] = {}
         self._graphs: list[torch.cuda.CUDAGraph | None] = [None] * num_buffers
         self._use_cuda_graph = use_cuda_graph and device.type == "cuda"
 
@@ -93,6 +94,7 @@ class Actor:
         with self._stream.use():
             self._released[index].wait()
             rollout.policy_version = self.publication.copy()
+            began = Instant(self.device)
             graph = self._graphs[index]
             if graph is not None:
                 graph.replay()
@@ -101,8 +103,13 @@ class Actor:
             else:
                 self._run(rollout)
             self._filled[index].record()
+            self._times[index] = (began, Instant(self.device))
         self.num_unrolls += 1
         return rollout
+
+    def times(self, rollout: Rollout) -> tuple[Instant, Instant]:
+        """Returns when the rollout began and when it was complete."""
+        return self._times[self._index_of(rollout)]
 
     def wait_for(self, rollout: Rollout) -> None:
         """Learner, on its stream: does not read the rollout before it is complete."""
@@ -178,30 +185,11 @@ class Actor:
     @torch.no_grad()
     def _new_rollout(self) -> Rollout:
         """Allocates a rollout; one call of `act` tells what the agent records."""
-        T, B = self.unroll_length, self.envs.num_envs
-
-        def buffer(like_BX: Tensor, num_steps: int = T) -> Tensor:
-            return torch.zeros((num_steps, *like_BX.shape), dtype=like_BX.dtype, device=self.device)
-
-        one_step = Inputs(*(x.unsqueeze(0) for x in (self._obs_BX, self._first_B, self._action_B, self._reward_B)))
+        step = Inputs(*(x.unsqueeze(0) for x in (self._obs_BX, self._first_B, self._action_B, self._reward_B)))
         generator_state = self.generator.get_state()
-        behaviour = self.agent.act(self.network, one_step, self._state_BS, self.generator).behaviour
+        behaviour = self.agent.act(self.network, step, self._state_BS, self.generator).behaviour
         self.generator.set_state(generator_state)
-        return Rollout(
-            inputs=Inputs(
-                buffer(self._obs_BX, T + 1),
-                buffer(self._first_B, T + 1),
-                buffer(self._action_B, T + 1),
-                buffer(self._reward_B, T + 1),
-            ),
-            last_TB=buffer(self._last_B, T + 1),
-            terminated_TB=buffer(self._last_B),
-            behaviour={name: buffer(value) for name, value in behaviour.items()},
-            state_BS=torch.zeros_like(self._state_BS),
-            final_state_BS=torch.zeros_like(self._state_BS),
-            episode_return_TB=torch.full((T, B), torch.nan, device=self.device),
-            episode_steps_TB=buffer(self._steps_B),
-        )
+        return allocate_rollout(step, behaviour, self._state_BS, self.unroll_length)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns everything that the next unroll depends on, the environments included."""

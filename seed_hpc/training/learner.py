@@ -15,9 +15,10 @@ from seed_hpc.config import OptimizerConfig
 from seed_hpc.models.network import Network
 from seed_hpc.profiling import ranges
 from seed_hpc.training.actor import Actor
+from seed_hpc.training.latency import StepToGradient
 from seed_hpc.training.optimizers import build_optimizer
 from seed_hpc.training.precision import Precision
-from seed_hpc.training.streams import Stream
+from seed_hpc.training.streams import Instant, Stream
 
 # Logged losses are means over this many updates: a fixed number, so that they do not depend on when a line is written.
 WINDOW_UPDATES = 100
@@ -63,6 +64,7 @@ class Learner:
         self.generator = torch.Generator().manual_seed(seed)
         self.num_updates = 0
         self.last_lag = 0.0
+        self.latency = StepToGradient()
         trained: nn.Module = wrap(network) if wrap is not None else network
         self._trained: nn.Module = torch.compile(trained) if compile_network else trained  # type: ignore[assignment]
         self._parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
@@ -93,6 +95,7 @@ class Learner:
                 lags.append(self.num_updates - batch.policy_version)
                 self._update_on(batch)
             self.last_lag = sum(lags) / max(1, len(lags))
+            self.latency.add(*actor.times(rollout), Instant(self.device))
             actor.release(rollout)
             actor.publication.mark_updated(self.num_updates)
 

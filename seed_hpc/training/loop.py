@@ -27,6 +27,7 @@ from seed_hpc.profiling import ranges
 from seed_hpc.profiling.sampler import sample_run
 from seed_hpc.training.actor import Actor
 from seed_hpc.training.checkpoint import CheckpointStore, load_checkpoint, rank_file
+from seed_hpc.training.convergence import ConvergenceDetector
 from seed_hpc.training.environments import Environments, make_environments
 from seed_hpc.training.learner import Learner, NonFiniteError
 from seed_hpc.training.metrics import MetricsWriter
@@ -112,6 +113,7 @@ class ClosedLoop:
         self.statistics = Statistics(experiment.env.frameskip, self.peers.world_size)
         self.pending: deque[Rollout] = deque()  # filled by the actor, not yet used by the learner
         self.seconds = 0.0  # of training, over all processes that resumed one another
+        self.converged = False
         self.timer = ranges.PhaseTimer()
 
     def run(self, directory: RunDirectory, stop: StopRequest) -> str:
@@ -148,8 +150,10 @@ class ClosedLoop:
         return "finished"
 
     def is_finished(self) -> bool:
-        """Whether frames or seconds are spent."""
-        return self.statistics.frames >= self.options.total_frames or 0 < self.options.max_seconds <= self.seconds
+        """Whether frames or seconds are spent, or the run has converged and is to end then."""
+        options = self.options
+        spent = self.statistics.frames >= options.total_frames or 0 < options.max_seconds <= self.seconds
+        return spent or (self.converged and options.stop_when_converged)
 
     def learn_from(self, rollout: Rollout) -> None:
         """Updates on a rollout and counts it."""
@@ -208,6 +212,7 @@ class _Recorder:
         self._frames_logged = self._frames_saved = loop.statistics.frames
         self._seconds_before = loop.seconds
         self._started = self._logged = self._saved = time.perf_counter()
+        self._detector = ConvergenceDetector()
 
     def __enter__(self) -> _Recorder:
         self.writer: MetricsWriter | None = None
@@ -271,6 +276,7 @@ class _Recorder:
                 "mean_return": statistics.mean_return,
                 "mean_episode_steps": statistics.mean_length,
                 "policy_lag": loop.learner.last_lag,
+                **loop.learner.latency.quantiles(),
                 **loop.learner.metrics(),
             }
         )
@@ -298,7 +304,12 @@ class _Recorder:
         own = state if peers.is_main else {name: state[name] for name in ("actor", "statistics")}
         peers.all_succeed(lambda: self.checkpoints.write(own, frames=frames, rank=peers.rank))
         peers.all_succeed(lambda: self.checkpoints.commit(frames) if peers.is_main else None)
-        self._saved, self._frames_saved = time.perf_counter(), frames
+        now = time.perf_counter()
+        fps = (frames - self._frames_saved) / max(now - self._saved, 1e-9)
+        if self._detector.add(fps, self.loop.statistics.mean_return) and not self.loop.converged:
+            self.loop.converged = True
+            logger.info("converged: ten checkpoints of steady speed without a gain in return")
+        self._saved, self._frames_saved = now, frames
 
     def _explain(self, error: NonFiniteError) -> RunFailedError:
         """Dumps what led to a loss that is not finite."""
@@ -374,6 +385,12 @@ def train(directory: RunDirectory, loop: ClosedLoop, *, resume: bool = False) ->
             )
     finally:
         if loop.peers.is_main:
-            _record_end(directory, status, frames=loop.statistics.frames, train_seconds=round(loop.seconds, 3))
+            _record_end(
+                directory,
+                status,
+                frames=loop.statistics.frames,
+                train_seconds=round(loop.seconds, 3),
+                converged=loop.converged,
+            )
         loop.envs.close()
     return status

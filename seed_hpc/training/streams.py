@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -46,3 +47,25 @@ class Signal:
         """The current stream's further work starts after the mark; at once if there is none yet."""
         if self._event is not None:
             self._event.wait()
+
+
+class Instant:
+    """A moment in the current stream's work; on a CPU, now.
+
+    Args:
+        device: Whose time it is.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._event: Any = None
+        self._seconds = time.perf_counter()
+        if device.type == "cuda":
+            self._event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            self._event.record()
+
+    def seconds_to(self, later: Instant) -> float:
+        """Returns the time between two moments; on CUDA it waits for the device to reach the later one."""
+        if self._event is None:
+            return later._seconds - self._seconds
+        later._event.synchronize()
+        return float(self._event.elapsed_time(later._event)) / 1000.0

@@ -23,7 +23,7 @@ training: {total_frames: 4800, unroll_length: 10, num_threads: 1, tensorboard: f
            log_interval_frames: 480, sample_hz: 0}
 evaluation: {episodes: 3, random_episodes: 4, gif_frames: 20}
 """
-TIMES = {"time_s", "unix_time_s", "fps", "phase_seconds"}
+TIMES = {"time_s", "unix_time_s", "fps", "phase_seconds", "step_to_gradient_p50_s", "step_to_gradient_p95_s"}
 
 
 def start(folder, run_id):

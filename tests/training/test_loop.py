@@ -4,6 +4,7 @@
 import json
 import os
 import signal
+import time
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from seed_hpc.training.checkpoint import CheckpointStore, load_checkpoint
 from seed_hpc.training.loop import ClosedLoop, train
 
 # What a clock decides; everything else in a log line is a function of the position alone.
-TIMES = {"time_s", "unix_time_s", "fps", "phase_seconds"}
+TIMES = {"time_s", "unix_time_s", "fps", "phase_seconds", "step_to_gradient_p50_s", "step_to_gradient_p95_s"}
 
 
 def lines(directory):
@@ -184,3 +185,28 @@ def test_two_loops_with_one_seed_are_equal_and_with_another_not(catch):
             loop.learn_from(loop.actor.unroll())
         losses.append(loop.learner.metrics()["loss"])
     assert losses[0] == losses[1] != losses[2]
+
+
+def test_a_converged_run_ends_if_it_is_to(catch, new_run, monkeypatch):
+    monkeypatch.setattr("seed_hpc.training.convergence.MAX_FPS_SPREAD", 1e9)
+    monkeypatch.setattr("seed_hpc.training.convergence.MIN_RETURN_GAIN", 1e9)
+    overrides = ["training.checkpoint_interval_frames=160", "training.stop_when_converged=true"]
+    experiment, loop = catch(*overrides)
+    directory = new_run(experiment, "a")
+    assert train(directory, loop) == "finished"
+    assert loop.statistics.frames < 4000
+    assert json.loads((directory.path / "run.json").read_text())["converged"] is True
+
+
+def test_step_to_gradient_latency_is_that_of_the_rollout(catch):
+    _, loop = catch()
+    unroll = loop.actor.unroll
+
+    def slow():
+        rollout = unroll()
+        time.sleep(0.2)
+        return rollout
+
+    loop.learn_from(slow())
+    quantiles = loop.learner.latency.quantiles()
+    assert 0.2 < quantiles["step_to_gradient_p50_s"] < quantiles["step_to_gradient_p95_s"] < 2.0

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predicts the memory of a run by part, without allocating it, and proposes how many environments fit.
+
+Shapes are followed on torch's "meta" device, where tensors have shapes and no data: what autograd would keep for the
+backward pass is summed as the loss is computed there. Everything else is counted from shapes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seed_hpc.agents import agent_class
+from seed_hpc.agents.agent import Agent
+from seed_hpc.agents.rollout import Rollout, allocate_rollout
+from seed_hpc.config import Experiment
+from seed_hpc.errors import UserError
+from seed_hpc.models.network import Inputs, Network
+
+# CUDA context, libraries and their workspaces; of the order of what nvidia-smi shows for an idle torch process.
+CUDA_CONTEXT_BYTES = 600 * 2**20
+# Left free for fragmentation of the allocator.
+HEADROOM = 0.9
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_OPTIMIZER_STATES = {"adam": 2, "radam": 2, "rmsprop": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shapes:
+    """What a plan must know of the environments."""
+
+    observation_shape: Sequence[int]
+    observation_dtype: torch.dtype
+    num_actions: int
+    lane_bytes: int
+    shared_bytes: int
+
+
+def parse_size(text: str) -> int:
+    """Returns the bytes of "16GiB", "500M" or "80 GB" (binary units in each spelling).
+
+    Raises:
+        UserError: It is not a size.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", text, re.IGNORECASE)
+    if match is None or float(match.group(1)) == 0:
+        raise UserError(f"'{text}' is not a size of memory: write 16GiB, 500M or 80GB")
+    return int(float(match.group(1)) * _UNITS[match.group(2).upper()])
+
+
+def plan_memory(experiment: Experiment, shapes: Shapes, *, cuda: bool = True) -> dict[str, int]:
+    """Returns the bytes of each part of a run.
+
+    Args:
+        experiment: What would run; environments, batch and network count.
+        shapes: Of the environments.
+        cuda: Whether it runs on CUDA: then a context is needed, and the actor is a rollout ahead.
+    """
+    device = torch.device("cpu")
+    agent = agent_class(experiment.agent.name)(
+        experiment.agent,
+        experiment.model,
+        shapes.observation_shape,
+        shapes.num_actions,
+        num_envs=experiment.env.num_envs,
+        device=device,
+    )
+    network = agent.build_network()
+    rollout = _meta_rollout(agent, network, experiment, shapes)
+    network = network.to("meta")
+    parameter_bytes = sum(parameter.nbytes for parameter in network.parameters())
+    ahead = experiment.training.rollouts_ahead
+    num_buffers = 1 + (ahead if ahead >= 0 else int(cuda))
+    batch = next(iter(agent.batches(network, rollout, torch.Generator())))
+    parts = {
+        "parameters": parameter_bytes,
+        "acting copy of the parameters": parameter_bytes,
+        "gradients": parameter_bytes,
+        "optimizer": parameter_bytes * _OPTIMIZER_STATES[experiment.optimizer.name],
+        "rollouts": rollout.num_bytes() * num_buffers,
+        "minibatch": batch.num_bytes() if batch.num_envs < rollout.num_envs else 0,
+        "activations of an update": activation_bytes(agent, network, batch),
+        "environments": shapes.lane_bytes * experiment.env.num_envs + shapes.shared_bytes,
+    }
+    if cuda:
+        parts["CUDA context and libraries"] = CUDA_CONTEXT_BYTES
+    return parts
+
+
+def activation_bytes(agent: Agent, network: nn.Module, batch: Rollout) -> int:
+    """Returns what autograd keeps for the backward pass of one loss, and the largest gradient on the way back."""
+    given = {_storage(x) for x in (*network.parameters(), *batch.inputs, *batch.behaviour.values())}
+    kept: dict[int, int] = {}
+    largest_gradient = 0
+    alive: list[Tensor] = []  # so that no storage is freed and its place taken by another
+
+    def keep(x: Tensor) -> Tensor:
+        nonlocal largest_gradient
+        alive.append(x)
+        if _storage(x) not in given:
+            kept[_storage(x)] = x.untyped_storage().nbytes()
+            if x.requires_grad:
+                largest_gradient = max(largest_gradient, x.nbytes)
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        agent.loss(network, batch)
+    return sum(kept.values()) + largest_gradient
+
+
+def propose_num_envs(experiment: Experiment, shapes: Shapes, budget_bytes: int) -> int:
+    """Returns the largest power of two of environments that fits, or 0.
+
+    Args:
+        experiment: Everything but the number of environments.
+        shapes: Of the environments.
+        budget_bytes: Memory of the device; a tenth of it is left free.
+    """
+    best, num_envs = 0, 1
+    while num_envs <= 2**20:
+        if num_envs >= getattr(experiment.agent, "minibatches", 1):
+            candidate = with_num_envs(experiment, num_envs)
+            if sum(plan_memory(candidate, shapes).values()) > HEADROOM * budget_bytes:
+                break
+            best = num_envs
+        num_envs *= 2
+    return best
+
+
+def with_num_envs(experiment: Experiment, num_envs: int) -> Experiment:
+    """Returns the experiment with another number of environments."""
+    return dataclasses.replace(experiment, env=dataclasses.replace(experiment.env, num_envs=num_envs))
+
+
+def environment_shapes(envs: Any) -> Shapes:
+    """Returns what a plan must know, from environments of the experiment (one is enough)."""
+    lane_bytes, shared_bytes = envs.memory_bytes() if hasattr(envs, "memory_bytes") else (0, 0)
+    observation, _ = envs.reset(seed=0)
+    return Shapes(
+        observation_shape=tuple(observation.shape[1:]),
+        observation_dtype=observation.dtype,
+        num_actions=int(envs.single_action_space.n),
+        lane_bytes=lane_bytes,
+        shared_bytes=shared_bytes,
+    )
+
+
+def _meta_rollout(agent: Agent, network: Network, experiment: Experiment, shapes: Shapes) -> Rollout:
+    """A rollout without data; one real step of one environment tells what the agent records."""
+
+    def step(num_envs: int, device: str) -> Inputs:
+        lead = (1, num_envs)
+        return Inputs(
+            torch.zeros(*lead, *shapes.observation_shape, dtype=shapes.observation_dtype, device=device),
+            torch.zeros(lead, dtype=torch.bool, device=device),
+            torch.zeros(lead, dtype=torch.int64, device=device),
+            torch.zeros(lead, device=device),
+        )
+
+    num_envs = experiment.env.num_envs
+    with torch.no_grad():
+        recorded = agent.act(network, step(1, "cpu"), network.initial_state(1), torch.Generator()).behaviour
+    behaviour = {
+        name: torch.zeros((num_envs, *x.shape[1:]), dtype=x.dtype, device="meta") for name, x in recorded.items()
+    }
+    state_BS = torch.zeros(num_envs, network.core.state_size, device="meta")
+    return allocate_rollout(step(num_envs, "meta"), behaviour, state_BS, experiment.training.unroll_length)
+
+
+def _storage(x: Tensor) -> int:
+    return int(x.untyped_storage()._cdata)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`seed-hpc plan`: predicts the memory of a run by part and proposes a number of environments that fits a GPU."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from seed_hpc.config import Experiment, default_experiment, load_experiment
+from seed_hpc.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--config", metavar="FILE", help="experiment: a file, or a name of config/experiments")
+    what.add_argument("--agent", metavar="NAME", help="an agent with its defaults, on Pong")
+    parser.add_argument("--gpu-memory", required=True, metavar="SIZE", help="of one GPU, for example 16GiB")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the plan to FILE")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for example training.unroll_length=40")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the plan; returns 1 if the experiment as it is does not fit."""
+    import torch
+
+    from seed_hpc.training.environments import make_environments
+    from seed_hpc.training.memory_plan import HEADROOM, environment_shapes, parse_size, plan_memory, propose_num_envs
+
+    budget = parse_size(args.gpu_memory)
+    experiment = _experiment(args)
+    envs = make_environments(experiment.env, num_envs=1, device=torch.device("cpu"))
+    shapes = environment_shapes(envs)
+    envs.close()
+    parts = plan_memory(experiment, shapes)
+    total = sum(parts.values())
+    result = {
+        "agent": experiment.agent.name,
+        "game": experiment.env.game,
+        "num_envs": experiment.env.num_envs,
+        "parts_bytes": parts,
+        "total_bytes": total,
+        "budget_bytes": budget,
+        "fits": total <= HEADROOM * budget,
+        "proposed_num_envs": propose_num_envs(experiment, shapes, budget),
+    }
+    if args.json is not None:
+        try:
+            args.json.write_text(json.dumps(result, indent=2) + "\n")
+        except OSError as error:
+            raise UserError(f"{args.json} cannot be written: {error.strerror}") from error
+    _print(result)
+    return 0 if result["fits"] else 1
+
+
+def _experiment(args: argparse.Namespace) -> Experiment:
+    if args.config is not None:
+        return load_experiment(args.config, args.overrides)
+    return default_experiment(args.agent, args.overrides)
+
+
+def _print(result: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("part", "MiB", title=f"{result['agent']} on {result['game']}, {result['num_envs']} environments")
+    table.columns[1].justify = "right"
+    for name, size in sorted(result["parts_bytes"].items(), key=lambda item: -item[1]):
+        table.add_row(name, f"{size / 2**20:,.1f}")
+    table.add_section()
+    table.add_row("total", f"{result['total_bytes'] / 2**20:,.1f}")
+    table.add_row("memory of the GPU", f"{result['budget_bytes'] / 2**20:,.1f}")
+    console = Console()
+    console.print(table)
+    proposed = result["proposed_num_envs"]
+    if proposed:
+        console.print(f"The largest power of two of environments that fits: env.num_envs={proposed}", highlight=False)
+    else:
+        console.print("Not even the smallest number of environments fits: choose a smaller network or unroll.")

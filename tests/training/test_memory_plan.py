@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan against what a real run on the CPU allocates."""
+
+import json
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from seed_hpc import cli
+from seed_hpc.config import default_experiment
+from seed_hpc.errors import UserError
+from seed_hpc.training.environments import make_environments
+from seed_hpc.training.loop import ClosedLoop
+from seed_hpc.training.memory_plan import environment_shapes, parse_size, plan_memory, propose_num_envs
+
+
+def peak_bytes(function):
+    """The most bytes that torch's CPU allocator had given out at a time while `function` ran."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        function()
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    now = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        now += event.nbytes()
+        peak = max(peak, now)
+    return peak
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["agent.name=vtrace", "model.encoder=nature"],
+        ["agent.name=vtrace", "model.encoder=impala", "model.core=lstm"],
+        ["agent.name=ppo", "agent.minibatches=2", "optimizer.name=rmsprop"],
+        ["agent.name=pqn", "agent.minibatches=4", "model.layer_norm=true", "training.rollouts_ahead=1"],
+    ],
+    ids=["vtrace nature", "vtrace impala lstm", "ppo", "pqn"],
+)
+def test_plan_is_what_a_run_allocates(overrides):
+    common = ["env.num_envs=8", "training.unroll_length=12", "training.device=cpu", "training.num_threads=1"]
+    experiment = default_experiment(overrides[0].partition("=")[2], [*common, *overrides[1:]])
+    envs = make_environments(experiment.env, num_envs=1, device=torch.device("cpu"))
+    parts = plan_memory(experiment, environment_shapes(envs), cuda=False)
+    envs.close()
+
+    loop = ClosedLoop(experiment)
+    loop.learn_from(loop.actor.unroll())
+    network, optimizer = loop.learner.network, loop.learner.optimizer
+    assert parts["parameters"] == sum(p.nbytes for p in network.parameters())
+    assert parts["gradients"] == sum(p.grad.nbytes for p in network.parameters())
+    assert parts["acting copy of the parameters"] == sum(p.nbytes for p in loop.actor.network.parameters())
+    moments = [x for state in optimizer.state.values() for x in state.values() if x.ndim]
+    assert parts["optimizer"] == sum(x.nbytes for x in moments)
+    assert parts["rollouts"] == sum(buffer.num_bytes() for buffer in loop.actor._buffers)
+
+    batch = next(iter(loop.agent.batches(network, loop.actor.unroll(), loop.learner.generator)))
+    network.zero_grad(set_to_none=True)
+    measured = peak_bytes(lambda: loop.agent.loss(network, batch).loss.backward())
+    planned = parts["activations of an update"] + parts["gradients"]
+    assert planned == pytest.approx(measured, rel=0.25)
+    loop.envs.close()
+
+
+def test_the_proposed_number_fits_and_twice_as_many_do_not():
+    experiment = default_experiment("vtrace")
+    envs = make_environments(experiment.env, num_envs=1, device=torch.device("cpu"))
+    shapes = environment_shapes(envs)
+    envs.close()
+    proposed = propose_num_envs(experiment, shapes, 4 * 2**30)
+
+    def total(num_envs):
+        return sum(plan_memory(default_experiment("vtrace", [f"env.num_envs={num_envs}"]), shapes).values())
+
+    assert total(proposed) <= 0.9 * 4 * 2**30 < total(2 * proposed)
+
+
+def test_command(tmp_path, capsys):
+    plan = tmp_path / "plan.json"
+    assert cli.main(["plan", "--agent", "ppo", "--gpu-memory", "16GiB", "--json", str(plan), "env.num_envs=256"]) == 0
+    result = json.loads(plan.read_text())
+    assert result["num_envs"] == 256
+    assert result["fits"]
+    assert result["total_bytes"] == sum(result["parts_bytes"].values())
+    assert f"env.num_envs={result['proposed_num_envs']}" in capsys.readouterr().out
+    assert cli.main(["plan", "--agent", "ppo", "--gpu-memory", "700M", "env.num_envs=4096"]) == 1
+    assert cli.main(["plan", "--agent", "pp", "--gpu-memory", "16GiB"]) == 2
+    assert cli.main(["plan", "--agent", "ppo", "--gpu-memory", "lots"]) == 2
+    assert "'lots' is not a size of memory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("16GiB", 16 * 2**30), ("500M", 500 * 2**20), ("1.5 gb", 1.5 * 2**30), ("7", 7)]
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1G", "GiB", "1GG"])
+def test_what_is_no_size(text):
+    with pytest.raises(UserError):
+        parse_size(text)
