@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from seed_hpc.agents.rollout import Rollout
 from seed_hpc.config import ModelConfig
+from seed_hpc.errors import UserError
 from seed_hpc.models.network import Inputs, Network
 
 
@@ -28,7 +29,7 @@ class Action(NamedTuple):
     """What an agent does in one step of B environments.
 
     Attributes:
-        action_B: int64 (B,).
+        action_B: int64 (B,), or float32 (B, A) where actions are continuous.
         behaviour: Tensors (B, ...) that the update wants to know later; the same names in every call.
         state_BS: State of the network's core after the step.
     """
@@ -59,10 +60,16 @@ class Agent(ABC):
         config: The agent's own options.
         model: The network's options.
         observation_shape: Shape of one observation.
-        num_actions: Number of actions.
+        num_actions: Number of actions; of the numbers in an action where they are continuous.
+        continuous: An action is float32 (num_actions,) instead of one integer.
         num_envs: Environments of the actor, B.
         device: Where it runs.
+
+    Raises:
+        UserError: Actions are continuous and the algorithm needs discrete ones.
     """
+
+    supports_continuous = False
 
     def __init__(
         self,
@@ -71,19 +78,35 @@ class Agent(ABC):
         observation_shape: Sequence[int],
         num_actions: int,
         *,
+        continuous: bool = False,
         num_envs: int,
         device: torch.device,
     ) -> None:
+        if continuous and not self.supports_continuous:
+            raise UserError(
+                f"agent.name={config.name} chooses among discrete actions, those of this environment are continuous: "
+                "choose ppo or vtrace"
+            )
         self.config = config
         self.model = model
         self.observation_shape = tuple(observation_shape)
         self.num_actions = num_actions
+        self.continuous = continuous
         self.num_envs = num_envs
         self.device = device
 
     def build_network(self) -> Network:
         """Returns a freshly initialised network on the agent's device."""
-        return Network(self.model, self.observation_shape, self.num_actions, self.build_head).to(self.device)
+        network = Network(
+            self.model, self.observation_shape, self.num_actions, self.build_head, continuous=self.continuous
+        )
+        return network.to(self.device)
+
+    def zero_action(self, num_envs: int) -> Tensor:
+        """Returns zeros in the shape and type of actions: int64 (B,), or float32 (B, A) where they are continuous."""
+        if self.continuous:
+            return torch.zeros(num_envs, self.num_actions, device=self.device)
+        return torch.zeros(num_envs, dtype=torch.int64, device=self.device)
 
     @abstractmethod
     def build_head(self, num_features: int, num_actions: int) -> nn.Module:

@@ -31,10 +31,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from seed_hpc.agents.agent import Action, Agent, LossOutput, entropy, log_probability, sample_categorical
+from seed_hpc.agents.agent import Action, Agent, LossOutput
+from seed_hpc.agents.policies import CATEGORICAL, Policy, policy_of
 from seed_hpc.agents.rollout import Rollout, masked_mean, shuffled_minibatches
 from seed_hpc.config import option, require, require_at_least
-from seed_hpc.models.heads import PolicyValueHead
 from seed_hpc.models.network import Inputs
 
 
@@ -86,18 +86,19 @@ def gae_advantages(
     return torch.stack(advantages[::-1])
 
 
-def ppo_loss(network: nn.Module, batch: Rollout, config: PPOConfig) -> LossOutput:
+def ppo_loss(network: nn.Module, batch: Rollout, config: PPOConfig, policy: Policy = CATEGORICAL) -> LossOutput:
     """Computes the loss (9): a pure function of the network's parameters and the batch.
 
     Args:
         network: Maps (Inputs, state) to (PolicyValue, state).
         batch: Its `behaviour` holds "log_probability", "advantage" and "return", (T, B) each.
         config: Weights and clip.
+        policy: What the network's numbers mean.
     """
     output, _ = network(Inputs(*(x[:-1] for x in batch.inputs)), batch.state_BS)
     value_TB = output.value_TB
     valid_TB = batch.valid_TB.to(value_TB.dtype)
-    log_ratio_TB = log_probability(output.logits_TBA, batch.action_TB) - batch.behaviour["log_probability"]
+    log_ratio_TB = policy.log_probability(output.logits_TBA, batch.action_TB) - batch.behaviour["log_probability"]
     ratio_TB = (log_ratio_TB * valid_TB).exp()
     advantage_TB = batch.behaviour["advantage"]
     if config.normalize_advantages:
@@ -108,7 +109,7 @@ def ppo_loss(network: nn.Module, batch: Rollout, config: PPOConfig) -> LossOutpu
     clipped_TB = ratio_TB.clamp(1.0 - config.clip, 1.0 + config.clip)
     policy_loss = -masked_mean(torch.minimum(ratio_TB * advantage_TB, clipped_TB * advantage_TB), valid_TB)
     value_loss = 0.5 * masked_mean((batch.behaviour["return"] - value_TB).square(), valid_TB)
-    mean_entropy = masked_mean(entropy(output.logits_TBA), valid_TB)
+    mean_entropy = masked_mean(policy.entropy(output.logits_TBA), valid_TB)
     loss = policy_loss + config.value_cost * value_loss - config.entropy_cost * mean_entropy
 
     metrics = {
@@ -128,19 +129,21 @@ class PPO(Agent):
     """The PPO agent."""
 
     config: PPOConfig
+    supports_continuous = True
 
     def build_head(self, num_features: int, num_actions: int) -> nn.Module:
         """Policy and value."""
-        return PolicyValueHead(num_features, num_actions)
+        return policy_of(self.continuous).head(num_features, num_actions)
 
     def act(
         self, network: nn.Module, inputs: Inputs, state_BS: Tensor, generator: torch.Generator, *, greedy: bool = False
     ) -> Action:
         """Samples from the policy; records the log-probability of what it took, and the value."""
+        policy = policy_of(self.continuous)
         output, state_BS = network(inputs, state_BS)
         logits_BA = output.logits_TBA[0]
-        action_B = logits_BA.argmax(-1) if greedy else sample_categorical(logits_BA, generator)
-        behaviour = {"log_probability": log_probability(logits_BA, action_B), "value": output.value_TB[0]}
+        action_B = policy.mode(logits_BA) if greedy else policy.sample(logits_BA, generator)
+        behaviour = {"log_probability": policy.log_probability(logits_BA, action_B), "value": output.value_TB[0]}
         return Action(action_B, behaviour, state_BS)
 
     def batches(self, network: nn.Module, rollout: Rollout, generator: torch.Generator) -> Iterator[Rollout]:
@@ -162,4 +165,4 @@ class PPO(Agent):
 
     def loss(self, network: nn.Module, batch: Rollout) -> LossOutput:
         """See `ppo_loss`."""
-        return ppo_loss(network, batch, self.config)
+        return ppo_loss(network, batch, self.config, policy_of(self.continuous))

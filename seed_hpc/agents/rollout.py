@@ -54,7 +54,7 @@ class Rollout:
 
     @property
     def action_TB(self) -> Tensor:
-        """(T, B), int64."""
+        """(T, B), int64; or (T, B, A), float32, where actions are continuous."""
         return self.inputs.previous_action_TB[1:]
 
     @property
@@ -135,7 +135,7 @@ def allocate_rollout(step: Inputs, behaviour: Mapping[str, Tensor], state_BS: Te
         state_BS=torch.zeros_like(state_BS),
         final_state_BS=torch.zeros_like(state_BS),
         episode_return_TB=buffer(reward_B).fill_(torch.nan),
-        episode_steps_TB=buffer(step.previous_action_TB[0]),
+        episode_steps_TB=buffer(first_B.long()),
     )
 
 

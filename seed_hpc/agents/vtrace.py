@@ -30,10 +30,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seed_hpc.agents.agent import Action, Agent, LossOutput, entropy, log_probability, sample_categorical
+from seed_hpc.agents.agent import Action, Agent, LossOutput
+from seed_hpc.agents.policies import CATEGORICAL, Policy, policy_of
 from seed_hpc.agents.rollout import Rollout, masked_mean, shuffled_minibatches
 from seed_hpc.config import option, require, require_at_least
-from seed_hpc.models.heads import PolicyValueHead
 from seed_hpc.models.network import Inputs
 
 
@@ -108,18 +108,19 @@ def vtrace_targets(
     return VTraceTargets(target_TB, advantage_TB)
 
 
-def vtrace_loss(network: nn.Module, batch: Rollout, config: VTraceConfig) -> LossOutput:
+def vtrace_loss(network: nn.Module, batch: Rollout, config: VTraceConfig, policy: Policy = CATEGORICAL) -> LossOutput:
     """Computes the loss of section 4.2: a pure function of the network's parameters and the batch.
 
     Args:
         network: Maps (Inputs, state) to (PolicyValue, state).
         batch: Its `behaviour` holds "log_probability" (T, B) of the actions under the acting policy.
         config: Weights and clips.
+        policy: What the network's numbers mean.
     """
     output, _ = network(batch.inputs, batch.state_BS)
     logits_TBA, value_TB = output.logits_TBA[:-1], output.value_TB
     valid_TB = batch.valid_TB.to(value_TB.dtype)
-    log_pi_TB = log_probability(logits_TBA, batch.action_TB)
+    log_pi_TB = policy.log_probability(logits_TBA, batch.action_TB)
     log_ratio_TB = log_pi_TB.detach() - batch.behaviour["log_probability"]
 
     targets = vtrace_targets(
@@ -134,7 +135,7 @@ def vtrace_loss(network: nn.Module, batch: Rollout, config: VTraceConfig) -> Los
     )
     policy_loss = -masked_mean(log_pi_TB * targets.advantage_TB, valid_TB)
     baseline_loss = 0.5 * masked_mean((targets.value_TB - value_TB[:-1]).square(), valid_TB)
-    mean_entropy = masked_mean(entropy(logits_TBA), valid_TB)
+    mean_entropy = masked_mean(policy.entropy(logits_TBA), valid_TB)
     loss = policy_loss + config.baseline_cost * baseline_loss - config.entropy_cost * mean_entropy
 
     metrics = {
@@ -152,19 +153,21 @@ class VTrace(Agent):
     """The IMPALA agent."""
 
     config: VTraceConfig
+    supports_continuous = True
 
     def build_head(self, num_features: int, num_actions: int) -> nn.Module:
         """Policy and value."""
-        return PolicyValueHead(num_features, num_actions)
+        return policy_of(self.continuous).head(num_features, num_actions)
 
     def act(
         self, network: nn.Module, inputs: Inputs, state_BS: Tensor, generator: torch.Generator, *, greedy: bool = False
     ) -> Action:
         """Samples from the policy and records the log-probability of what it took."""
+        policy = policy_of(self.continuous)
         output, state_BS = network(inputs, state_BS)
         logits_BA = output.logits_TBA[0]
-        action_B = logits_BA.argmax(-1) if greedy else sample_categorical(logits_BA, generator)
-        return Action(action_B, {"log_probability": log_probability(logits_BA, action_B)}, state_BS)
+        action_B = policy.mode(logits_BA) if greedy else policy.sample(logits_BA, generator)
+        return Action(action_B, {"log_probability": policy.log_probability(logits_BA, action_B)}, state_BS)
 
     def batches(self, network: nn.Module, rollout: Rollout, generator: torch.Generator) -> Iterator[Rollout]:
         """Yields the rollout `epochs` times, in `minibatches` parts."""
@@ -174,4 +177,4 @@ class VTrace(Agent):
 
     def loss(self, network: nn.Module, batch: Rollout) -> LossOutput:
         """See `vtrace_loss`."""
-        return vtrace_loss(network, batch, self.config)
+        return vtrace_loss(network, batch, self.config, policy_of(self.continuous))

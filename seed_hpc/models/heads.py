@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from seed_hpc.models.encoders import initialize
 
 
 class PolicyValue(NamedTuple):
-    """logits_TBA: unnormalised log-probabilities of the actions; value_TB: expected discounted return."""
+    """logits_TBA: unnormalised log-probabilities of the actions, or what `seed_hpc.agents.policies` says of continuous
+    ones; value_TB: expected discounted return.
+    """
 
     logits_TBA: Tensor
     value_TB: Tensor
@@ -32,6 +35,29 @@ class PolicyValueHead(nn.Module):
         """Maps features to logits (T, B, A) and values (T, B), in float32."""
         return PolicyValue(
             logits_TBA=_at_least_float32(self.policy(features_TBD)),
+            value_TB=_at_least_float32(self.value(features_TBD).squeeze(-1)),
+        )
+
+
+# exp(-0.5) = 0.6: first actions cover most of [-1, 1] and are seldom clamped.
+INITIAL_LOG_STD = -0.5
+
+
+class GaussianPolicyValueHead(nn.Module):
+    """Linear mean and value, and one log standard deviation an action number. It starts near a zero mean."""
+
+    def __init__(self, num_features: int, num_actions: int) -> None:
+        super().__init__()
+        self.mean = initialize(nn.Linear(num_features, num_actions), gain=0.01)
+        self.log_std = nn.Parameter(torch.full((num_actions,), INITIAL_LOG_STD))
+        self.value = initialize(nn.Linear(num_features, 1), gain=1.0)
+
+    def forward(self, features_TBD: Tensor) -> PolicyValue:
+        """Maps features to mean and log standard deviation (T, B, 2 A) and values (T, B), in float32."""
+        mean_TBA = _at_least_float32(self.mean(features_TBD))
+        log_std_TBA = _at_least_float32(self.log_std).expand_as(mean_TBA)
+        return PolicyValue(
+            logits_TBA=torch.cat((mean_TBA, log_std_TBA), -1),
             value_TB=_at_least_float32(self.value(features_TBD).squeeze(-1)),
         )
 

@@ -24,7 +24,8 @@ class Inputs(NamedTuple):
     Attributes:
         obs_TBX: Observations (T, B, ...); pictures are uint8.
         first_TB: bool, the observation is the first of an episode.
-        previous_action_TB: int64, the action that led here; 0 at first observations.
+        previous_action_TB: int64, or float32 (T, B, A) where actions are continuous: what led here; 0 at first
+            observations.
         previous_reward_TB: float32, the reward that came with the observation; 0 at first observations.
     """
 
@@ -42,6 +43,7 @@ class Network(nn.Module):
         observation_shape: Shape of one observation.
         num_actions: Number of actions.
         head: Builds the head from (number of features, number of actions).
+        continuous: Actions are `num_actions` numbers instead of one of so many.
     """
 
     def __init__(
@@ -50,9 +52,12 @@ class Network(nn.Module):
         observation_shape: Sequence[int],
         num_actions: int,
         head: Callable[[int, int], nn.Module],
+        *,
+        continuous: bool = False,
     ) -> None:
         super().__init__()
         self.num_actions = num_actions
+        self.continuous = continuous
         self.action_reward_input = config.action_reward_input
         self.encoder = build_encoder(config.encoder, observation_shape, config.hidden_size, config.layer_norm)
         num_features = int(self.encoder.num_features)  # type: ignore[arg-type]
@@ -85,7 +90,10 @@ class Network(nn.Module):
         num_steps, num_envs = inputs.first_TB.shape
         features_TBD = self.encoder(inputs.obs_TBX.flatten(0, 1)).view(num_steps, num_envs, -1)
         if self.action_reward_input:
-            action_TBA = functional.one_hot(inputs.previous_action_TB, self.num_actions).to(features_TBD.dtype)
+            action_TBA = inputs.previous_action_TB
+            if not self.continuous:
+                action_TBA = functional.one_hot(action_TBA, self.num_actions)
+            action_TBA = action_TBA.to(features_TBD.dtype)
             reward_TB1 = inputs.previous_reward_TB.unsqueeze(-1).to(features_TBD.dtype)
             features_TBD = torch.cat((features_TBD, action_TBA, reward_TB1), dim=-1)
         outputs_TBD, state_BS = self.core(features_TBD, inputs.first_TB, state_BS)

@@ -78,7 +78,7 @@ class Actor:
             num_envs = envs.num_envs
             self._first_B = torch.ones(num_envs, dtype=torch.bool, device=device)
             self._last_B = torch.zeros(num_envs, dtype=torch.bool, device=device)
-            self._action_B = torch.zeros(num_envs, dtype=torch.int64, device=device)
+            self._action_B = agent.zero_action(num_envs)
             self._reward_B = torch.zeros(num_envs, dtype=torch.float32, device=device)
             self._score_B = torch.zeros(num_envs, dtype=getattr(envs, "reward_dtype", torch.int32), device=device)
             self._truncated_B = torch.zeros(num_envs, dtype=torch.bool, device=device)
@@ -165,7 +165,8 @@ class Actor:
         self._return_B.mul_(~done_B)
         self._steps_B.mul_(~done_B)
         # The action after a final observation is ignored by the environment.
-        self._action_B.copy_(action_B * ~self._last_B)
+        valid_B = ~self._last_B
+        self._action_B.copy_(action_B * (valid_B.unsqueeze(-1) if action_B.ndim == 2 else valid_B))
         self._reward_B.copy_(self._score_B.clamp(-1, 1) if self.clip_rewards else self._score_B)
         self._first_B.copy_(self._last_B)
         self._last_B.copy_(done_B)

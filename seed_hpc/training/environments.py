@@ -46,6 +46,16 @@ class Environments(Protocol):
         ...
 
 
+def num_actions(space: Any) -> int:
+    """Returns the number of actions of a discrete space, or of the numbers in an action of a continuous one."""
+    return int(space.shape[0]) if is_continuous(space) else int(space.n)
+
+
+def is_continuous(space: Any) -> bool:
+    """Whether actions are numbers instead of one of so many."""
+    return not hasattr(space, "n")
+
+
 def make_environments(config: EnvConfig, *, num_envs: int, device: torch.device, **changes: Any) -> Environments:
     """Makes environments.
 

@@ -21,7 +21,7 @@ from seed_hpc.config import Experiment
 from seed_hpc.models.network import Inputs, Network
 from seed_hpc.report.statistics import bootstrap_mean
 from seed_hpc.training.checkpoint import load_checkpoint
-from seed_hpc.training.environments import Environments, make_environments
+from seed_hpc.training.environments import Environments, is_continuous, make_environments, num_actions
 from seed_hpc.training.human_scores import SOURCE, human_normalized, human_score
 
 # Maps one step of n environments and the state (n, S) of the core before it to actions (n,) and the state after it.
@@ -72,24 +72,28 @@ class TrainedPolicy:
 
 
 class RandomPolicy:
-    """Uniform over all actions.
+    """Uniform over all actions; continuous ones lie in [-1, 1].
 
     Args:
-        num_actions: Number of actions.
+        action_space: Of one environment.
         seed: Of the choice.
         device: Where actions are.
     """
 
     state_size = 0
 
-    def __init__(self, num_actions: int, *, seed: int, device: torch.device) -> None:
-        self.num_actions = num_actions
+    def __init__(self, action_space: Any, *, seed: int, device: torch.device) -> None:
+        self.num_actions = num_actions(action_space)
+        self.continuous = is_continuous(action_space)
         self.generator = torch.Generator(device).manual_seed(seed)
 
     def __call__(self, inputs: Inputs, state_BS: Tensor) -> tuple[Tensor, Tensor]:
         """Chooses actions."""
         shape = (inputs.first_TB.shape[1],)
         device = inputs.first_TB.device
+        if self.continuous:
+            uniform = torch.rand((*shape, self.num_actions), generator=self.generator, device=device)
+            return 2.0 * uniform - 1.0, state_BS
         return torch.randint(self.num_actions, shape, generator=self.generator, device=device), state_BS
 
 
@@ -115,7 +119,7 @@ def play_episodes(
     obs_BX, _ = envs.reset(seed=seed)
     device = obs_BX.device
     state_BS = torch.zeros(num_envs, policy.state_size, device=device)
-    action_B = torch.zeros(num_envs, dtype=torch.int64, device=device)
+    action_B = _zero_actions(envs, device)
     reward_B = torch.zeros(num_envs, device=device)
     return_B = torch.zeros(num_envs, device=device)
     steps_B = torch.zeros(num_envs, dtype=torch.int64, device=device)
@@ -148,6 +152,13 @@ def play_episodes(
     )
 
 
+def _zero_actions(envs: Environments, device: torch.device) -> Tensor:
+    space = envs.single_action_space
+    if is_continuous(space):
+        return torch.zeros(envs.num_envs, num_actions(space), device=device)
+    return torch.zeros(envs.num_envs, dtype=torch.int64, device=device)
+
+
 def load_policy(
     experiment: Experiment, checkpoint: Path, envs: Environments, device: torch.device
 ) -> tuple[TrainedPolicy, dict[str, Any]]:
@@ -157,7 +168,8 @@ def load_policy(
         experiment.agent,
         experiment.model,
         envs.single_observation_space.shape,
-        int(envs.single_action_space.n),
+        num_actions(envs.single_action_space),
+        continuous=is_continuous(envs.single_action_space),
         num_envs=envs.num_envs,
         device=device,
     )
@@ -187,7 +199,7 @@ def evaluate(experiment: Experiment, checkpoint: Path, device: torch.device) -> 
     envs.close()
 
     envs = make_environments(experiment.env, num_envs=options.random_episodes, device=device, **changes)
-    random = RandomPolicy(int(envs.single_action_space.n), seed=options.seed, device=device)
+    random = RandomPolicy(envs.single_action_space, seed=options.seed, device=device)
     untrained = play_episodes(envs, random, seed=options.seed, clip_rewards=clip)
     envs.close()
 

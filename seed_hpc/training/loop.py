@@ -28,7 +28,7 @@ from seed_hpc.profiling.sampler import sample_run
 from seed_hpc.training.actor import Actor
 from seed_hpc.training.checkpoint import CheckpointStore, load_checkpoint, rank_file
 from seed_hpc.training.convergence import ConvergenceDetector
-from seed_hpc.training.environments import Environments, make_environments
+from seed_hpc.training.environments import Environments, is_continuous, make_environments, num_actions
 from seed_hpc.training.learner import Learner, NonFiniteError
 from seed_hpc.training.metrics import MetricsWriter
 from seed_hpc.training.optimizers import learning_rate
@@ -80,7 +80,8 @@ class ClosedLoop:
             experiment.agent,
             experiment.model,
             self.envs.single_observation_space.shape,
-            int(self.envs.single_action_space.n),
+            num_actions(self.envs.single_action_space),
+            continuous=is_continuous(self.envs.single_action_space),
             num_envs=self.envs.num_envs,
             device=device,
         )

@@ -22,6 +22,7 @@ from seed_hpc.agents.rollout import Rollout, allocate_rollout
 from seed_hpc.config import Experiment
 from seed_hpc.errors import UserError
 from seed_hpc.models.network import Inputs, Network
+from seed_hpc.training.environments import is_continuous, num_actions
 
 # CUDA context, libraries and their workspaces; of the order of what nvidia-smi shows for an idle torch process.
 CUDA_CONTEXT_BYTES = 600 * 2**20
@@ -39,6 +40,7 @@ class Shapes:
     observation_shape: Sequence[int]
     observation_dtype: torch.dtype
     num_actions: int
+    continuous: bool = False
     lane_bytes: int
     shared_bytes: int
 
@@ -69,6 +71,7 @@ def plan_memory(experiment: Experiment, shapes: Shapes, *, cuda: bool = True) ->
         experiment.model,
         shapes.observation_shape,
         shapes.num_actions,
+        continuous=shapes.continuous,
         num_envs=experiment.env.num_envs,
         device=device,
     )
@@ -146,7 +149,8 @@ def environment_shapes(envs: Any) -> Shapes:
     return Shapes(
         observation_shape=tuple(observation.shape[1:]),
         observation_dtype=observation.dtype,
-        num_actions=int(envs.single_action_space.n),
+        num_actions=num_actions(envs.single_action_space),
+        continuous=is_continuous(envs.single_action_space),
         lane_bytes=lane_bytes,
         shared_bytes=shared_bytes,
     )
@@ -160,7 +164,7 @@ def _meta_rollout(agent: Agent, network: Network, experiment: Experiment, shapes
         return Inputs(
             torch.zeros(*lead, *shapes.observation_shape, dtype=shapes.observation_dtype, device=device),
             torch.zeros(lead, dtype=torch.bool, device=device),
-            torch.zeros(lead, dtype=torch.int64, device=device),
+            agent.zero_action(num_envs).to(device).unsqueeze(0),
             torch.zeros(lead, device=device),
         )
 

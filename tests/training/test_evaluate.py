@@ -2,6 +2,7 @@
 """Evaluation counts every episode once, whatever its length, and shows the network what training showed it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ class Lengths:
     """Environment b pays 1 a step and ends after (b + 1) * 3 steps; NextStep autoreset begins the next episode."""
 
     num_envs = 4
+    single_action_space = SimpleNamespace(n=100)
 
     def reset(self, *, seed=None):
         self.t = torch.zeros(4, dtype=torch.int64)
@@ -65,7 +67,7 @@ def test_the_network_sees_what_it_saw_in_training():
 
 def test_random_policy_on_catch_returns_what_it_must():
     """Random play catches about one ball in five: the mean return is near -0.6."""
-    policy = RandomPolicy(3, seed=0, device=torch.device("cpu"))
+    policy = RandomPolicy(SimpleNamespace(n=3), seed=0, device=torch.device("cpu"))
     summary = play_episodes(CatchEnvs(2000), policy, seed=3, clip_rewards=True).summary()
     low, high = summary["ci95"]
     assert low < summary["mean"] < high
