@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 
-.PHONY: help setup setup-dev demo kernels test test-cpp lint format constraints clean test-hpc bench-netns fuzz
+.PHONY: help setup setup-dev demo kernels parity-kernels test test-cpp lint format constraints clean test-hpc bench-netns fuzz
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
@@ -32,8 +32,13 @@ demo: setup  ## train an agent, evaluate it, write results/report/index.html
 	$(BIN)/snakemake --profile profiles/local
 
 ARCHS ?= 80 90
+MACHINE := a whole machine a thread at 64 registers (docs/cuda.md)
 kernels: setup  ## compile the CUDA library, a folder for each of ARCHS="80 90"
-	$(BIN)/python -m seed_hpc.cli kernels build --backend cuda --arch $(ARCHS) --output build/cuda
+	$(BIN)/python -m seed_hpc.cli kernels build --backend cuda --arch $(ARCHS) --output build/cuda \
+	  --allow "step_lanes=$(MACHINE)" "reset_lanes=$(MACHINE)" "reset_ended_lanes=$(MACHINE)"
+
+parity-kernels: setup-dev  ## the CUDA pool's kernels on the host, with sanitizers, against the CPU: all games (hours)
+	SEED_HPC_PARITY_GAMES=all $(BIN)/python -m pytest tests/pool -n 2 -q
 
 test: setup-dev  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -5,6 +5,10 @@
 
 #include "error.h"
 
+#ifndef SEED_BACKEND_NAME
+#define SEED_BACKEND_NAME "cpu"
+#endif
+
 namespace seed {
 namespace {
 thread_local char last_error[512] = "";
@@ -26,5 +30,5 @@ int32_t seed_abi_version(void) { return SEED_ABI_VERSION; }
 
 const char* seed_last_error(void) { return seed::last_error; }
 
-const char* seed_backend_name(void) { return "cpu"; }
+const char* seed_backend_name(void) { return SEED_BACKEND_NAME; }
 }

@@ -19,6 +19,19 @@
 #define SEED_NO_INLINE inline __attribute__((noinline))
 #endif
 
+// Functions of the step path that stay calls on a device, where inlining them everywhere would fill the instruction
+// cache (and keep the assembler busy for many minutes).
+#if defined(__CUDACC__)
+#define SEED_CALL __noinline__
+#else
+#define SEED_CALL
+#endif
+
+// Code as a device runs it: also where tests launch kernels on the host (tests/host_cuda.h).
+#if defined(__CUDA_ARCH__) || defined(SEED_HOST_LAUNCHER)
+#define SEED_DEVICE_CODE
+#endif
+
 namespace seed {
 
 // Index of the lowest set bit; `bits` is not 0.

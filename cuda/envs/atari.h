@@ -254,7 +254,8 @@ SEED_HD inline RuleInput rule_input(const AtariState& state) {
 }
 
 // One frame of the console followed by one step of the rules.
-SEED_HD inline void run_stepped_frame(AtariState& state, const AtariGame& game, const Inputs& inputs, Screen screen) {
+SEED_HD SEED_CALL inline void run_stepped_frame(AtariState& state, const AtariGame& game, const Inputs& inputs,
+                                                Screen screen) {
   console_run_frame(state.console, game.rom, game.display, inputs, screen);
   rules_step(game.rule_code, game.game.step, rule_input(state), state.variables);
 }
@@ -373,7 +374,8 @@ SEED_HD inline void reset_variables(AtariState& state, const Game& game) {
 }
 
 // Starts an episode.
-SEED_HD inline void atari_reset(AtariState& state, const AtariGame& game, const AtariOptions& options, Screen screen) {
+SEED_HD SEED_CALL inline void atari_reset(AtariState& state, const AtariGame& game, const AtariOptions& options,
+                                          Screen screen) {
   if (state.error == AtariError::kBadRom || state.error == AtariError::kWrongFormat) return;
   state.error = AtariError::kNone;
   ++state.episode;

@@ -21,7 +21,7 @@ SEED_HD SEED_FORCE_INLINE bool is_cartridge_address(uint16_t address) { return (
 SEED_HD SEED_FORCE_INLINE bool is_tia_address(uint16_t address) { return (address & 0x1080) == 0; }
 SEED_HD SEED_FORCE_INLINE bool is_ram_address(uint16_t address) { return (address & 0x1280) == 0x80; }
 
-SEED_HD inline uint8_t bus_read(Bus& bus, uint16_t address) {
+SEED_HD SEED_CALL inline uint8_t bus_read(Bus& bus, uint16_t address) {
   Console& console = bus.console;
   uint8_t value;
   if (is_cartridge_address(address)) {
@@ -39,7 +39,7 @@ SEED_HD inline uint8_t bus_read(Bus& bus, uint16_t address) {
 }
 
 // `after_write`: the CPU's previous access was a write (the second and third push of JSR and BRK).
-SEED_HD inline void bus_write(Bus& bus, uint16_t address, uint8_t value, bool after_write = false) {
+SEED_HD SEED_CALL inline void bus_write(Bus& bus, uint16_t address, uint8_t value, bool after_write = false) {
   Console& console = bus.console;
   if (is_cartridge_address(address)) {
     cartridge_write(console.cartridge, bus.rom, address, value);

@@ -97,8 +97,8 @@ SEED_HD inline void console_reset(Console& console, const Rom& rom, const Displa
 
 // Emulates until the program ends the frame (VSYNC), exceeds the line limit or executes kMaxInstructionsPerFrame
 // instructions. `inputs` hold for the whole call.
-SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Display& display, const Inputs& inputs,
-                                      Screen screen);
+SEED_HD SEED_CALL inline void console_run_frame(Console& console, const Rom& rom, const Display& display,
+                                                const Inputs& inputs, Screen screen);
 
 // Draws the picture of a frame that was run before, into the buffer that it had.
 SEED_HD inline void console_draw_again(const FrameStart& start, const Rom& rom, const Display& display, Screen screen) {

@@ -104,6 +104,9 @@ SEED_HD inline void console_interpret(Bus& bus) {
 
 // Runs the CPU until the frame ends or the instruction limit is reached.
 SEED_HD inline void console_run_cpu(Bus& bus) {
+#if defined(SEED_DEVICE_CODE)
+  cpu_step_until_done(bus, 0);  // traces, translations and predecoded instructions are the host's
+#else
   if (bus.rom.trace != nullptr) {
     console_interpret_traced(bus);
   } else if (bus.rom.translation != nullptr) {
@@ -114,10 +117,11 @@ SEED_HD inline void console_run_cpu(Bus& bus) {
   } else {
     console_interpret(bus);
   }
+#endif
 }
 
-SEED_HD inline void console_run_frame(Console& console, const Rom& rom, const Display& display, const Inputs& inputs,
-                                      Screen screen) {
+SEED_HD SEED_CALL inline void console_run_frame(Console& console, const Rom& rom, const Display& display,
+                                                const Inputs& inputs, Screen screen) {
   if (console.error != ConsoleError::kNone) return;
   FrameStart* const start = screen.starts[(console.current_buffer ^ (console.partial ? 0 : 1)) & 1];
   if (start != nullptr) *start = FrameStart{console, inputs, false};

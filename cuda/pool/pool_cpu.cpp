@@ -19,14 +19,13 @@
 #include "games/tables.h"
 #include "machine/program.h"
 #include "pool/lane_pictures.h"
+#include "pool/pool_options.h"
 #include "pool/translations.h"
 #include "pool/workers.h"
 #include "seed/pool.h"
 
 namespace seed {
 namespace {
-
-constexpr GameTables kTables{kGames, kRuleCode, kGameModes};
 
 enum class TaskKind : uint8_t { kStep, kReset, kReport };
 
@@ -361,81 +360,6 @@ void for_each_part(Lane& lane, PictureStarts& starts, uint8_t* planes, size_t pl
 
 // ---- Arguments ---------------------------------------------------------------------------------------------------
 
-seed_status check_range(const char* name, int64_t value, int64_t least, int64_t most) {
-  if (value >= least && value <= most) return SEED_OK;
-  return fail(SEED_INVALID_ARGUMENT, "%s is %lld, it must be %lld to %lld", name, static_cast<long long>(value),
-              static_cast<long long>(least), static_cast<long long>(most));
-}
-
-#define SEED_CHECK(call)                              \
-  do {                                                \
-    const seed_status check_status = (call);          \
-    if (check_status != SEED_OK) return check_status; \
-  } while (false)
-
-seed_status check_pointer(const void* pointer, const char* name) {
-  return pointer != nullptr ? SEED_OK : fail(SEED_INVALID_ARGUMENT, "%s must not be NULL", name);
-}
-
-seed_status check_options(const seed_pool_options& options) {
-  constexpr int32_t kMost = 0x7fffffff;
-  SEED_CHECK(check_range("num_envs", options.num_envs, 1, 1 << 20));
-  SEED_CHECK(check_range("batch_size", options.batch_size, 0, options.num_envs));
-  SEED_CHECK(check_range("num_threads", options.num_threads, 0, 1024));
-  SEED_CHECK(check_range("thread_affinity_offset", options.thread_affinity_offset, -1, 1 << 16));
-  SEED_CHECK(check_range("autoreset", options.autoreset, SEED_AUTORESET_NEXT_STEP, SEED_AUTORESET_DISABLED));
-  SEED_CHECK(check_range("img_height", options.img_height, 1, 4096));
-  SEED_CHECK(check_range("img_width", options.img_width, 1, 4096));
-  SEED_CHECK(check_range("stack_num", options.stack_num, 1, 64));
-  SEED_CHECK(check_range("frameskip", options.frameskip, 1, kMost));
-  SEED_CHECK(check_range("rng", options.rng, SEED_RNG_ALE, SEED_RNG_COUNTER));
-  const float p = options.repeat_action_probability;
-  if (!(p >= 0.0f && p <= 1.0f))
-    return fail(SEED_INVALID_ARGUMENT, "repeat_action_probability is %g, it must be 0 to 1", double(p));
-  return SEED_OK;
-}
-
-seed_status check_modes(int32_t game_index, int32_t num_envs, const int32_t* modes, const int32_t* difficulties) {
-  const Game& game = kGames[game_index];
-  for (int32_t i = 0; i < num_envs; ++i) {
-    const uint16_t* const first = kGameModes + game.first_mode;
-    if (modes != nullptr && std::find(first, first + game.num_modes, modes[i]) == first + game.num_modes)
-      return fail(SEED_INVALID_ARGUMENT, "%s has no mode %d", kGameNames[game_index], modes[i]);
-    if (difficulties != nullptr &&
-        (difficulties[i] < 0 || difficulties[i] > 3 || (game.difficulties >> difficulties[i] & 1) == 0))
-      return fail(SEED_INVALID_ARGUMENT, "%s has no difficulty %d", kGameNames[game_index], difficulties[i]);
-  }
-  return SEED_OK;
-}
-
-LaneOptions lane_options_of(const seed_pool_options& options, const Game& game) {
-  LaneOptions lane{};
-  lane.atari.repeat_action_probability = options.repeat_action_probability;
-  lane.atari.frame_skip = 1;
-  lane.atari.rng = options.rng == SEED_RNG_ALE ? AtariRng::kAle : AtariRng::kCounter;
-  lane.frameskip = options.frameskip;
-  lane.noop_max = options.noop_max;
-  lane.max_num_frames = std::max(0, options.max_num_frames_per_episode);
-  lane.maxpool = options.maxpool != 0;
-  lane.episodic_life = options.episodic_life != 0;
-  lane.life_loss_info = options.life_loss_info != 0;
-  lane.reward_clipping = options.reward_clipping != 0;
-  lane.fire_at_reset = options.use_fire_reset != 0 && (game.minimal_actions >> kFire & 1) != 0;
-  return lane;
-}
-
-void fill_channels(PictureFormat& format, bool pal, bool grayscale) {
-  const uint8_t* const gray = pal ? kPalGray : kNtscGray;
-  const uint8_t* const rgb = pal ? kPalRgb : kNtscRgb;
-  for (int value = 0; value < 256; ++value) {
-    if (grayscale) {
-      format.channels[0][value] = gray[value];
-    } else {
-      for (int channel = 0; channel < 3; ++channel) format.channels[channel][value] = rgb[3 * value + channel];
-    }
-  }
-}
-
 int32_t num_threads_of(const seed_pool_options& options) {
   const int32_t processors = std::max(1, int32_t(std::thread::hardware_concurrency()));
   return std::min(options.num_threads > 0 ? options.num_threads : processors, options.num_envs);
@@ -450,15 +374,14 @@ void build_pool(Pool& pool, const Rom& rom, const int32_t* modes, const int32_t*
   prepared.translation = translation_of(pool.game_index);
   pool.game = atari_game(prepared, pool.game_index, kTables);
   pool.lane_options = lane_options_of(options, pool.game.game);
-  const uint32_t set = options.full_action_space ? pool.game.game.legal_actions : pool.game.game.minimal_actions;
-  for (uint8_t action = 0; action < kNumActions; ++action)
-    if (set >> action & 1) pool.action_numbers.push_back(action);
+  pool.action_numbers = action_numbers_of(options, pool.game.game);
 
   const SimdLevel simd = options.use_simd ? detect_simd() : SimdLevel::kScalar;
   pool.format.reset(
       new PictureFormat(pool.game.display, options.img_height, options.img_width, options.grayscale != 0, simd));
   pool.format->keep_pictures = options.keep_pictures != 0;
-  fill_channels(*pool.format, pool.game.display.pal, options.grayscale != 0);
+  for (int channel = 0; channel < pool.format->num_channels; ++channel)
+    fill_map(pool.format->channels[channel], pool.game.display.pal, options.grayscale != 0, channel);
 
   pool.modes.assign(size_t(options.num_envs), pool.game.default_mode);
   if (modes != nullptr) pool.modes.assign(modes, modes + options.num_envs);
@@ -502,20 +425,7 @@ extern "C" {
 
 seed_status seed_pool_default_options(seed_pool_options* options) {
   SEED_CHECK(check_pointer(options, "options"));
-  *options = seed_pool_options{};
-  options->num_envs = 1;
-  options->thread_affinity_offset = -1;
-  options->max_num_frames_per_episode = 108000;
-  options->img_height = options->img_width = 84;
-  options->grayscale = 1;
-  options->stack_num = 4;
-  options->frameskip = 4;
-  options->maxpool = 1;
-  options->noop_max = 30;
-  options->reward_clipping = 1;
-  options->use_fire_reset = 1;
-  options->rng = SEED_RNG_ALE;
-  options->use_simd = 1;
+  *options = default_pool_options();
   return SEED_OK;
 }
 
@@ -561,6 +471,13 @@ seed_status seed_pool_destroy(seed_pool* pool) {
   delete pool;
   return SEED_OK;
 }
+
+seed_status seed_pool_set_stream(seed_pool* pool, void* stream) {
+  SEED_CHECK(check_pointer(pool, "pool"));
+  return stream == nullptr ? SEED_OK : fail(SEED_INVALID_ARGUMENT, "the CPU pool has no stream: give NULL");
+}
+
+seed_status seed_pool_synchronize(seed_pool* pool) { return check_pointer(pool, "pool"); }
 
 seed_status seed_pool_actions(const seed_pool* pool, int32_t* num_actions, int32_t* actions) {
   SEED_CHECK(check_pointer(pool, "pool"));

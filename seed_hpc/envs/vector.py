@@ -127,7 +127,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         mode: Mode of the game, one number or one a lane.
         difficulty: Setting of the difficulty switches, one number or one a lane.
         output: "numpy" or "torch" (CPU tensors that share memory with the arrays).
-        device: "cpu", or "cuda" where the CUDA library has been built.
+        device: "cpu"; "cuda" says what is missing (docs/cuda.md).
         rom_folder: Folder of <game>.bin files; None takes SEED_HPC_ROMS, then the ale-py package.
         first_env_id: Number of lane 0 for rng="counter": give rank r of a job r * num_envs.
         use_simd: False takes plain loops; the results are the same.
@@ -596,7 +596,7 @@ def make_vec(
     Args:
         game: Name of the game, "ms_pacman".
         num_envs: Number of lanes.
-        device: "cpu", or "cuda" where the CUDA library has been built.
+        device: "cpu"; "cuda" says what is missing (docs/cuda.md).
         rng: "counter" or "ale".
         **options: See `AtariVectorEnv`.
 
@@ -638,12 +638,11 @@ def _load_backend(device: str) -> ctypes.CDLL:
         return _native.load("cpu")
     if device != "cuda" and not device.startswith("cuda:"):
         raise UserError(f"device is '{device}', it must be 'cpu' or 'cuda'")
-    library = _native.load("cuda")
-    if not hasattr(library, "seed_pool_create"):
-        raise MissingDependencyError(
-            "the CUDA library holds no environment pool: build it again with `make kernels`, or use device='cpu'"
-        )
-    return library
+    _native.library_path("cuda")
+    raise MissingDependencyError(
+        "environments on a CUDA device are not reachable from Python in this version, only from C (seed/pool.h): "
+        "use device='cpu'"
+    )
 
 
 def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:

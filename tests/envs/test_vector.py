@@ -361,6 +361,9 @@ def test_cuda_says_what_is_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("SEED_HPC_LIBRARY_DIR", str(tmp_path))
     with pytest.raises(MissingDependencyError, match=r"libseed_cuda\.so was not found"):
         make(device="cuda")
+    (tmp_path / "libseed_cuda.so").touch()
+    with pytest.raises(MissingDependencyError, match=r"not reachable from Python.*use device='cpu'"):
+        make(device="cuda")
 
 
 def test_wrong_rom_images_are_refused(tmp_path, monkeypatch):

@@ -77,6 +77,15 @@ SEED_API seed_status seed_pool_create(int32_t game, const uint8_t* rom, int64_t 
                                       const int32_t* difficulties, seed_pool** pool);
 SEED_API seed_status seed_pool_destroy(seed_pool* pool);
 
+/* CUDA: launches go to this cudaStream_t from now on (NULL, and at first: the default stream); every pointer of a step
+ * and of all outputs is the device's, and functions but reset return before the device has finished. The CPU pool takes
+ * NULL only. */
+SEED_API seed_status seed_pool_set_stream(seed_pool* pool, void* stream);
+
+/* CUDA: waits for the stream and returns, once, what lanes found wrong since the last call: an action that does not
+ * exist (it was played as NOOP) or a step of an ended lane (it was left alone). The CPU pool returns SEED_OK. */
+SEED_API seed_status seed_pool_synchronize(seed_pool* pool);
+
 /* Number of discrete actions and the action number (0..17) of each; `actions` has room for 18. */
 SEED_API seed_status seed_pool_actions(const seed_pool* pool, int32_t* num_actions, int32_t* actions);
 
