@@ -44,7 +44,7 @@ test: setup-dev  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-hpc: setup-dev  ## the pipeline on a Slurm cluster inside an Apptainer image, made here (root, Debian)
-	SEED_HPC_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/hpc -v
+	SEED_HPC_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/hpc -v --durations=15
 
 bench-netns: setup-dev  ## grouped against flat gradient exchange over a slow link (root)
 	$(BIN)/python tests/hpc/bench_netns.py
