@@ -270,6 +270,11 @@ def load_section(name_or_path: str, overrides: Sequence[str], section: str) -> A
     return build_options(SECTIONS[section], _section(values, section), section)
 
 
+def stated_values(name_or_path: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns what an experiment's file and the overrides say, without defaults and unchecked; needs no torch."""
+    return _merge(_read_yaml(find_experiment(name_or_path)), overrides)
+
+
 def load_resolved(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     """Reads the config.yaml of a run directory; `overrides` as for `load_experiment`."""
     if not path.is_file():

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -347,10 +348,15 @@ def _read_info(directory: Path) -> JsonObject | None:
 
 def _refuse_other_config(run: PlannedRun, directory: Path) -> None:
     """Refuses to go on with a run whose directory was made with other settings (a run_id chosen by hand)."""
-    from seed_hpc.config import load_experiment, load_resolved
+    from seed_hpc import config
 
-    wanted = _flat(load_experiment(str(run.config), run.overrides).to_dict())
-    found = _flat(load_resolved(directory / "config.yaml").to_dict())
+    saved = directory / "config.yaml"
+    if find_spec("torch"):
+        wanted = _flat(config.load_experiment(str(run.config), run.overrides).to_dict())
+        found = _flat(config.load_resolved(saved).to_dict())
+    else:  # A host whose jobs run in an image may lack torch, which the agents' options import: no defaults are known.
+        wanted = _flat(config.stated_values(str(run.config), run.overrides))
+        found = {key: value for key, value in _flat(config.stated_values(str(saved))).items() if key in wanted}
     different = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
     if different:
         key = different[0]

@@ -295,8 +295,13 @@ def test_ctrl_c_reaches_the_training_once_and_its_checkpoint_is_waited_for(root)
     assert json.loads((root / "results" / "demo" / "x" / "run.json").read_text())["frames"] == 600
 
 
-def test_a_directory_made_with_other_settings_is_never_touched(root, monkeypatch):
+@pytest.mark.parametrize("torch", [True, False], ids=["", "no torch on this host"])
+def test_a_directory_made_with_other_settings_is_never_touched(root, monkeypatch, torch):
     monkeypatch.chdir(root)
+    if not torch:
+        monkeypatch.setattr(pipeline, "find_spec", lambda _: None)
+        monkeypatch.setitem(sys.modules, "torch", None)  # an import of it fails
+        monkeypatch.setitem(sys.modules, "seed_hpc.agents", None)
     (run,) = planned(root, run_id="baseline")
     directory = root / "results" / "demo" / "baseline-1"
     directory.mkdir(parents=True)
