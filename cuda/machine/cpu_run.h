@@ -48,6 +48,37 @@ SEED_HD inline int32_t timer_poll_rounds(const Riot& riot, int32_t cycles) {
   return (until_zero + 6) / 7;
 }
 
+// Executes the instruction at PC if it is one of the three that bank switching from RAM is made of (up_n_down: LDA hot
+// spot, STA RAM, JMP). Returns false, having done nothing, if it is another.
+SEED_HD inline bool cpu_run_ram_code(Bus& bus, Mos6502& cpu, CycleCount& count) {
+  Console& console = bus.console;
+  if (!is_ram_address(cpu.PC) || (cpu.PC & 0x7f) > 0x7d) return false;
+  const uint8_t* const code = console.riot.ram + (cpu.PC & 0x7f);
+  const uint16_t address = static_cast<uint16_t>(code[1] | code[2] << 8);
+  switch (code[0]) {
+    case 0x85:  // STA zero page
+      if (code[1] < 0x80) return false;
+      cpu.PC = static_cast<uint16_t>(cpu.PC + 2);
+      count += kOneInstruction + 3;
+      console.riot.ram[code[1] & 0x7f] = cpu.A;
+      return true;
+    case 0xad:  // LDA absolute
+      if (!is_cartridge_address(address)) return false;
+      cpu.PC = static_cast<uint16_t>(cpu.PC + 3);
+      count += kOneInstruction + 4;
+      cpu_load(cpu, cpu.A, cartridge_read(console.cartridge, bus.rom, address, cycles_of(count)));
+      cpu.bus = cpu.A;
+      return true;
+    case 0x4c:  // JMP absolute
+      cpu.PC = address;
+      count += kOneInstruction + 3;
+      cpu.bus = code[2];
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Runs the CPU until the frame ends or the instruction limit is reached.
 SEED_HD inline void cpu_run(Bus& bus) {
   Console& console = bus.console;
@@ -74,17 +105,22 @@ SEED_HD inline void cpu_run(Bus& bus) {
   uint16_t address = 0;
   uint8_t m = 0;
 
-  // Reads `address` into m if that has no side effect and depends on nothing but memory.
-#define SEED_READ_PLAIN                                                                           \
+  // Reads `address` into m unless that is a hot spot or the RIOT. `page_cycle` goes by before; `last_on_bus` shows in
+  // what the TIA leaves undriven.
+#define SEED_READ_PLAIN(page_cycle, last_on_bus)                                                  \
   if (address & 0x1000) {                                                                         \
     const uint32_t low = address & 0xfffu;                                                        \
     if (low - rom_from >= rom_size) goto step_instead;                                            \
     m = flat ? window[low & mask] : rom.bytes[cartridge_offset(console.cartridge, rom, address)]; \
   } else if ((address & 0x280) == 0x80) {                                                         \
     m = ram[address & 0x7f];                                                                      \
+  } else if (!(address & 0x80)) {                                                                 \
+    m = tia_read(tia, bus.pixels, bus.inputs, address, static_cast<uint8_t>(last_on_bus),         \
+                 cycles_of(count) + (page_cycle), console.carry_cycles);                          \
   } else {                                                                                        \
     goto step_instead;                                                                            \
-  }
+  }                                                                                               \
+  count += (page_cycle);
 #define SEED_WRITE_PLAIN(byte)                                                       \
   if ((address & 0x1280) == 0x80) {                                                  \
     ram[address & 0x7f] = (byte);                                                    \
@@ -95,7 +131,7 @@ SEED_HD inline void cpu_run(Bus& bus) {
     goto step_instead;                                                               \
   }
 #define SEED_INDEX(base, index) address = static_cast<uint16_t>((base) + (index))
-#define SEED_PAGE_CYCLE(base) count += (((base) ^ address) & 0xff00) != 0
+#define SEED_PAGE_CYCLE(base) ((((base) ^ address) & 0xff00) != 0)
 
 #if defined(__GNUC__) && !defined(__CUDACC__)
 #define SEED_DISPATCH goto* kLabels[ip->handler]
@@ -167,36 +203,33 @@ dispatch:
   SEED_END                                                                                               \
   SEED_BEGIN(OP##_Absolute)                                                                              \
   address = ip->operand;                                                                                 \
-  SEED_READ_PLAIN                                                                                        \
+  SEED_READ_PLAIN(0, address >> 8)                                                                       \
   cpu_read_operation(cpu, Operation::k##OP, m);                                                          \
   SEED_END                                                                                               \
   SEED_BEGIN(OP##_ZeroPageX)                                                                             \
-  SEED_INDEX(ip->operand, cpu.X);                                                                        \
-  if (!(address & 0x80)) goto step_instead;                                                              \
-  cpu_read_operation(cpu, Operation::k##OP, ram[address & 0x7f]);                                        \
+  address = static_cast<uint8_t>(ip->operand + cpu.X);                                                   \
+  SEED_READ_PLAIN(0, ip->operand)                                                                        \
+  cpu_read_operation(cpu, Operation::k##OP, m);                                                          \
   SEED_END                                                                                               \
   SEED_BEGIN(OP##_ZeroPageY)                                                                             \
-  SEED_INDEX(ip->operand, cpu.Y);                                                                        \
-  if (!(address & 0x80)) goto step_instead;                                                              \
-  cpu_read_operation(cpu, Operation::k##OP, ram[address & 0x7f]);                                        \
+  address = static_cast<uint8_t>(ip->operand + cpu.Y);                                                   \
+  SEED_READ_PLAIN(0, ip->operand)                                                                        \
+  cpu_read_operation(cpu, Operation::k##OP, m);                                                          \
   SEED_END                                                                                               \
   SEED_BEGIN(OP##_AbsoluteX)                                                                             \
   SEED_INDEX(ip->operand, cpu.X);                                                                        \
-  SEED_READ_PLAIN                                                                                        \
-  SEED_PAGE_CYCLE(ip->operand);                                                                          \
+  SEED_READ_PLAIN(SEED_PAGE_CYCLE(ip->operand), ip->operand >> 8)                                        \
   cpu_read_operation(cpu, Operation::k##OP, m);                                                          \
   SEED_END                                                                                               \
   SEED_BEGIN(OP##_AbsoluteY)                                                                             \
   SEED_INDEX(ip->operand, cpu.Y);                                                                        \
-  SEED_READ_PLAIN                                                                                        \
-  SEED_PAGE_CYCLE(ip->operand);                                                                          \
+  SEED_READ_PLAIN(SEED_PAGE_CYCLE(ip->operand), ip->operand >> 8)                                        \
   cpu_read_operation(cpu, Operation::k##OP, m);                                                          \
   SEED_END                                                                                               \
   SEED_BEGIN(OP##_IndirectY) {                                                                           \
     const uint32_t base = ram[ip->operand & 0x7f] | ram[(ip->operand + 1) & 0x7f] << 8;                  \
     SEED_INDEX(base, cpu.Y);                                                                             \
-    SEED_READ_PLAIN                                                                                      \
-    SEED_PAGE_CYCLE(base);                                                                               \
+    SEED_READ_PLAIN(SEED_PAGE_CYCLE(base), base >> 8)                                                    \
   }                                                                                                      \
   cpu_read_operation(cpu, Operation::k##OP, m);                                                          \
   SEED_END
@@ -383,7 +416,10 @@ enter:  // the program at PC
     cpu_step_until_done(bus, static_cast<int>(count >> kCycleBits));
     return;
   }
-  if (!(cpu.PC & 0x1000)) goto step_at_pc;
+  if (!(cpu.PC & 0x1000)) {
+    if (!cpu_run_ram_code(bus, cpu, count)) goto step_at_pc;
+    goto enter;
+  }
   ip = program + cartridge_offset(console.cartridge, rom, cpu.PC);
   region = ip - (cpu.PC & mask);
   region_address = cpu.PC & ~mask & 0xffffu;

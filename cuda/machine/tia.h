@@ -46,14 +46,11 @@ enum TiaRegister : uint8_t {
   // clang-format on
 };
 
-// The movable objects and the playfield, in the order of Tia::mask.
-enum TiaObject { kP0 = 0, kP1 = 1, kM0 = 2, kM1 = 3, kBL = 4, kPF = 5, kNumTiaObjects = 6 };
-
 // All stamps and clocks are relative to the start of the frame.
 struct Tia {
-  uint64_t mask[kNumTiaObjects][3];  // pixels of a line that each object covers: bit x & 63 of word x >> 6
-  int32_t drawn_clock;               // every pixel before this colour clock is drawn and has collided
-  int32_t window_start_clock;        // of row 0
+  ObjectMask mask[kNumTiaObjects];  // pixels of a line that each object covers: bit x & 63 of word x >> 6
+  int32_t drawn_clock;              // every pixel before this colour clock is drawn and has collided
+  int32_t window_start_clock;       // of row 0
   int32_t window_stop_clock;
   int32_t num_rows;               // of the picture; after a reset in mid-frame the window has more lines
   int32_t vsync_due_clock;        // a VSYNC write that ends the pulse before this clock does not end the frame
@@ -181,12 +178,24 @@ SEED_HD SEED_FORCE_INLINE uint32_t double_bits(uint32_t b) {
   return b | b << 1;
 }
 
-// Each bit of a byte becomes four.
-SEED_HD SEED_FORCE_INLINE uint32_t quadruple_bits(uint32_t b) {
-  b = (b | b << 12) & 0x000f000f;
-  b = (b | b << 6) & 0x03030303;
-  b = (b | b << 3) & 0x11111111;
-  return b * 15;
+// Each bit of a byte becomes four; `reversed`: the highest bit first.
+struct QuadrupledBytes {
+  uint32_t straight[256], reversed[256];
+};
+constexpr QuadrupledBytes quadrupled_bytes() {
+  QuadrupledBytes bytes{};
+  for (int b = 0; b < 256; ++b) {
+    for (int bit = 0; bit < 8; ++bit) {
+      if (!(b >> bit & 1)) continue;
+      bytes.straight[b] |= 0xfu << (4 * bit);
+      bytes.reversed[b] |= 0xfu << (4 * (7 - bit));
+    }
+  }
+  return bytes;
+}
+SEED_HD SEED_FORCE_INLINE uint32_t quadruple_bits(uint32_t b, bool reversed) {
+  static constexpr QuadrupledBytes kBytes = quadrupled_bytes();
+  return reversed ? kBytes.reversed[b] : kBytes.straight[b];
 }
 
 // The copies of an object by NUSIZ & 7: a pattern times this, and one more copy 64 pixels on for modes 4 and 6.
@@ -232,7 +241,7 @@ SEED_HD inline void build_player(Tia& tia, int player) {
   uint64_t pattern = player_graphics(tia, player);
   if (!(tia.reg[kREFP0 + player] & 8)) pattern = reverse_byte(static_cast<uint32_t>(pattern));
   if ((nusiz & 7) == 5) pattern = static_cast<uint64_t>(double_bits(static_cast<uint32_t>(pattern))) << 1;
-  if ((nusiz & 7) == 7) pattern = static_cast<uint64_t>(quadruple_bits(static_cast<uint32_t>(pattern))) << 1;
+  if ((nusiz & 7) == 7) pattern = static_cast<uint64_t>(quadruple_bits(static_cast<uint32_t>(pattern), false)) << 1;
   const uint64_t copies = copies_of(nusiz) - (tia.skip_first[player] ? 1 : 0);
   place_pattern(tia, kP0 + player, pattern * copies, has_copy_at_64(nusiz) ? pattern : 0);
 }
@@ -255,15 +264,16 @@ SEED_HD inline void build_ball(Tia& tia) {
 }
 
 SEED_HD inline void build_playfield(Tia& tia) {
-  const uint32_t pf0 = tia.reg[kPF0] >> 4, pf1 = tia.reg[kPF1], pf2 = tia.reg[kPF2];
-  const uint64_t left0 = quadruple_bits(pf0), left1 = quadruple_bits(reverse_byte(pf1)), left2 = quadruple_bits(pf2);
+  const uint32_t pf0 = tia.reg[kPF0] & 0xf0, pf1 = tia.reg[kPF1], pf2 = tia.reg[kPF2];
+  const uint64_t left0 = quadruple_bits(pf0, false) >> 16, left1 = quadruple_bits(pf1, true);
+  const uint64_t left2 = quadruple_bits(pf2, false);
   const uint64_t low = left0 | left1 << 16 | left2 << 48, high = left2 >> 16;  // 80 pixels
   uint64_t* const mask = tia.mask[kPF];
   tia.shown = static_cast<uint8_t>((tia.shown & ~(1 << kPF)) | ((low | high) != 0) << kPF);
   mask[0] = low;
   if (tia.reflect_pf) {
-    const uint64_t right0 = quadruple_bits(reverse_byte(pf2)), right1 = quadruple_bits(pf1);
-    const uint64_t right2 = quadruple_bits(reverse_byte(pf0) >> 4);
+    const uint64_t right0 = quadruple_bits(pf2, true), right1 = quadruple_bits(pf1, false);
+    const uint64_t right2 = quadruple_bits(pf0, true);
     const uint64_t right = right0 | right1 << 32;
     mask[1] = high | right << 16;
     mask[2] = right >> 48 | right2 << 16;
@@ -322,34 +332,15 @@ SEED_HD inline bool only_playfield_enabled(const Tia& tia) {
          !missile_enabled(tia, 1) && !ball_enabled(tia);
 }
 
-SEED_HD inline void tia_draw_pixels(const Tia& tia, uint8_t* row, int first_x, int last_x) {
-  constexpr uint64_t kLeftHalf[3] = {~uint64_t{0}, 0xffff, 0};
-  const bool score = tia.reg[kCTRLPF] & 2;
-  const bool priority = (tia.reg[kCTRLPF] & 4) && !(score && only_playfield_enabled(tia));
-  PixelMasks masks{};
-  for (int word = first_x >> 6; word <= (last_x - 1) >> 6; ++word) {
-    const uint64_t pf = tia.mask[kPF][word], ball = tia.mask[kBL][word];
-    const uint64_t group0 = tia.mask[kP0][word] | tia.mask[kM0][word];
-    const uint64_t group1 = tia.mask[kP1][word] | tia.mask[kM1][word];
-    if (priority) {
-      masks.playfield[word] = pf | ball;
-      masks.player0[word] = group0 & ~(pf | ball);
-      masks.player1[word] = group1 & ~(pf | ball | group0);
-    } else if (score) {
-      // The left half of the playfield takes the colour of player 0, even where player 1 covers it.
-      const uint64_t colour0 = group0 | (pf & kLeftHalf[word]);
-      const uint64_t colour1 = (group1 | (pf & ~kLeftHalf[word])) & ~colour0;
-      masks.player0[word] = colour0;
-      masks.player1[word] = colour1;
-      masks.playfield[word] = ball & ~(colour0 | colour1);
-    } else {
-      masks.player0[word] = group0;
-      masks.player1[word] = group1 & ~group0;
-      masks.playfield[word] = (pf | ball) & ~(group0 | group1);
-    }
+SEED_HD SEED_FORCE_INLINE void tia_draw_pixels(const Tia& tia, uint8_t* row, int first_x, int last_x) {
+  PixelPriority priority = PixelPriority::kPlayersFirst;
+  if (tia.reg[kCTRLPF] & 6) {
+    const bool score = tia.reg[kCTRLPF] & 2;
+    const bool playfield_first = (tia.reg[kCTRLPF] & 4) && !(score && only_playfield_enabled(tia));
+    priority = playfield_first ? PixelPriority::kPlayfieldFirst : PixelPriority::kScore;
   }
   const PixelColours colours = {tia.painted[3], tia.painted[2], tia.painted[0], tia.painted[1]};
-  draw_pixels(row, first_x, last_x, masks, colours);
+  draw_objects(row, first_x, last_x, tia.mask, priority, colours);
 }
 
 // Colour register `reg` has the value `value` from now on.
@@ -359,7 +350,7 @@ SEED_HD SEED_FORCE_INLINE void tia_paint(Tia& tia, const Display& display, int r
 }
 
 // Draws pixels first_x <= x < last_x of one line. `row` may be null.
-SEED_HD inline void tia_draw_segment(Tia& tia, uint8_t* row, int first_x, int last_x) {
+SEED_HD SEED_FORCE_INLINE void tia_draw_segment(Tia& tia, uint8_t* row, int first_x, int last_x) {
   if (tia.reg[kVBLANK] & 2) {
     if (row != nullptr) fill_pixels(row + first_x, last_x - first_x, 0);
   } else {
@@ -436,13 +427,9 @@ SEED_HD inline void tia_draw_window(Tia& tia, uint8_t* pixels, int32_t clock) {
     }
     const bool whole_line = tia.drawn_clock == line_start + kHblankClocks && !tia.hmove_blank && !tia.star_bug;
     const int first_x = tia.drawn_clock - line_start - kHblankClocks;
-    if (clock < line_start + kClocksPerLine) {
-      tia_draw_segment(tia, row_pixels, first_x, clock - line_start - kHblankClocks);
-      tia.drawn_clock = clock;
-      return;
-    }
-    tia_draw_segment(tia, row_pixels, first_x, kScreenWidth);
-    tia.drawn_clock = line_start + kClocksPerLine;
+    const int32_t until = clock < line_start + kClocksPerLine ? clock : line_start + kClocksPerLine;
+    tia_draw_segment(tia, row_pixels, first_x, until - line_start - kHblankClocks);
+    tia.drawn_clock = until;
     if (whole_line && clock >= tia.drawn_clock + kClocksPerLine) {
       // Nothing changes any more until `clock`, except at this line's end: then all following lines look alike.
       tia_repeat_line(tia, row_pixels, tia.num_rows - 1 - row, clock);
@@ -498,8 +485,7 @@ SEED_HD inline void tia_reset_missile_or_ball(Tia& tia, int object, int32_t cloc
 SEED_HD inline int hmove_pixels(int cycle, int motion) {
   constexpr int8_t kLateLimit[17] = {-6, -5, -5, -4, -3, -2, -2, -1, 0, 1, 1, 2, 3, 4, 4, 5, 6};            // from 4
   constexpr int8_t kEarlyShift[20] = {1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12, 12, 13, 14, 15, 15};  // from 55
-  const int nibble = motion >> 4;
-  const int nominal = nibble < 8 ? -nibble : 16 - nibble;
+  const int nominal = -(static_cast<int8_t>(motion) >> 4);
   if (cycle <= 3 || cycle == 75) return nominal;
   if (cycle <= 20) return nominal > kLateLimit[cycle - 4] ? nominal : kLateLimit[cycle - 4];
   if (cycle <= 54) return 0;
