@@ -9,7 +9,10 @@ RELEASE=bookworm
 PACKAGES=ca-certificates,python3,python3-dev,python3-venv,g++,make
 
 [ ! -e "$FOLDER/.complete" ] || exit 0
-command -v debootstrap >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap
+command -v debootstrap >/dev/null || {
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap
+}
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' "Codename: $RELEASE" | head -n 1)
 [ -n "$mirror" ] || { echo "make_base.sh: apt on this machine knows no mirror of Debian $RELEASE" >&2; exit 1; }
 

@@ -15,8 +15,10 @@ digest=$(cat "$ROOT/pyproject.toml" "$ROOT/constraints.txt" | sha256sum)
 import sys
 import tomllib
 
-project = tomllib.load(open(sys.argv[1], "rb"))
-print(*project["build-system"]["requires"], "cmake", "ninja", *project["project"]["dependencies"], sep="\n")
+pyproject = tomllib.load(open(sys.argv[1], "rb"))
+project = pyproject["project"]
+needed = [*project["dependencies"], *project["optional-dependencies"]["nsight"]]
+print(*pyproject["build-system"]["requires"], "cmake", "ninja", *needed, sep="\n")
 EOF
 "$PYTHON" -m pip --disable-pip-version-check download --quiet --only-binary :all: --dest "$FOLDER" \
   --constraint "$ROOT/constraints.txt" --requirement "$FOLDER/requirements.txt" >"$FOLDER/pip.log" 2>&1 || {

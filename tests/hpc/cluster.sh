@@ -22,7 +22,9 @@ say() { echo "cluster: $*"; }
 die() { echo "cluster: $*" >&2; exit 1; }
 
 install_packages() {
-  command -v slurmctld slurmd munged scontrol ip nsenter >/dev/null && return
+  local tool missing=no
+  for tool in slurmctld slurmd munged scontrol ip nsenter; do command -v $tool >/dev/null || missing=yes; done
+  [ $missing = yes ] || return 0
   say "installing Slurm"
   apt-get update -qq
   # The packages would start daemons for a cluster that is not configured.

@@ -11,6 +11,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +88,15 @@ class Cluster:
         return state
 
 
+def apt_install(*packages: str) -> None:
+    """Installs Debian packages; the lists of a new machine may be old or absent."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-qq"], check=True, capture_output=True, env=environment)
+    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages]
+    done = subprocess.run(install, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="session")
 def cluster():
     script = HERE / "cluster.sh"
@@ -154,8 +164,7 @@ def login_environment(cluster, project):
     """What a login node needs to start the pipeline: Snakemake, its Slurm plugin and this package, without torch."""
     venv = cluster.home / "venv"
     if not (venv / "bin/snakemake").exists():
-        apt = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "python3-venv"]
-        subprocess.run(apt, check=True, capture_output=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+        apt_install("python3-venv")
         subprocess.run(["/usr/bin/python3", "-m", "venv", venv], check=True)
         # By root, whose pip knows the package index.
         packages = ["snakemake", "snakemake-executor-plugin-slurm", "omegaconf"]
@@ -202,8 +211,30 @@ def edited_profile(project: Path) -> dict:
     return profile
 
 
+@dataclass(frozen=True)
+class Nsight:
+    """Nsight Systems in a folder of its own, or the reason why there is none."""
+
+    folder: Path
+    missing: str | None
+
+    @property
+    def apptainer_args(self) -> str:
+        """Options that lend it to an image, where it is then on the PATH."""
+        return "" if self.missing else f"--bind {self.folder} --bind {self.folder}/bin/nsys:/usr/local/bin/nsys"
+
+
 @pytest.fixture(scope="session")
-def snakemake(cluster, project, login_environment, image_inputs):
+def nsight():
+    folder = Path(os.environ.get("SEED_HPC_NSIGHT_DIR", "/var/lib/seed-hpc-nsight"))
+    script = HERE / "install_nsight.sh"
+    done = subprocess.run(["bash", script, folder], capture_output=True, text=True, timeout=900)
+    reason = f"Nsight Systems cannot be installed here: {done.stderr.strip()}"
+    return Nsight(folder, missing=reason if done.returncode else None)
+
+
+@pytest.fixture(scope="session")
+def snakemake(cluster, project, login_environment, image_inputs, nsight):
     """Returns a function that runs the pipeline, or one of its targets, through the edited profile, in the image."""
     base, wheels = image_inputs
     site = cluster.home / "site"
@@ -218,14 +249,14 @@ def snakemake(cluster, project, login_environment, image_inputs):
             "wheels": str(wheels),
         },
         "kernels": {"cuda_architectures": []},
-        "profile": {"enabled": True, "window": "2:3"},
+        "profile": {"enabled": True, "tool": "torch" if nsight.missing else "nsys", "window": "2:3"},
     }
     (site / "what.yaml").write_text(yaml.safe_dump(config))
 
     def run(*targets: str) -> str:
         command = ["snakemake", *targets, "--profile", str(site), "--workflow-profile", "profiles/slurm-apptainer"]
         # This cluster has no NVIDIA driver for --nv to lend.
-        command += ["--apptainer-args=", "--configfile", str(site / "what.yaml")]
+        command += [f"--apptainer-args={nsight.apptainer_args}", "--configfile", str(site / "what.yaml")]
         done = cluster.run(*command, cwd=project, timeout_s=2400, check=False, PYTHONPATH=str(project))
         assert done.returncode == 0, done.stdout[-8000:]
         return done.stdout
@@ -241,6 +272,22 @@ def image(project, snakemake):
 
 
 @pytest.fixture(scope="session")
-def pipeline_output(image, snakemake):
-    """What Snakemake printed when the rest of the pipeline ran."""
-    return snakemake()
+def pipeline_output(cluster, project, image, snakemake):
+    """What Snakemake printed when the rest of the pipeline ran, in which the training's job was stopped once."""
+    stop = threading.Event()
+    stopper = threading.Thread(target=stop_the_training_once, args=(cluster, project, stop))
+    stopper.start()
+    try:
+        return snakemake()
+    finally:
+        stop.set()
+        stopper.join()
+
+
+def stop_the_training_once(cluster: Cluster, project: Path, stop: threading.Event) -> None:
+    """Signals the job as Slurm does before its time limit (`--signal` in the profile), after the first checkpoint."""
+    latest = project / "results" / EXPERIMENT / "cluster-1/checkpoints/latest.json"
+    while not latest.exists():
+        if stop.wait(0.2):
+            return
+    cluster.run("scancel", "--signal=URG", *cluster.run("squeue", "-h", "-o", "%i").stdout.split())

@@ -11,6 +11,7 @@ die() { echo "nsight: $*" >&2; exit 1; }
 [ "$(dpkg --print-architecture 2>/dev/null)" = amd64 ] || die "needs Debian on amd64; elsewhere install Nsight Systems"
 mkdir -p "$FOLDER/lists/partial" "$FOLDER/debs" "$FOLDER/bin"
 cd "$FOLDER"
+apt-get update -qq
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' \
   "Codename: $(. /etc/os-release && echo "$VERSION_CODENAME")" | head -n 1)
 [ -n "$mirror" ] || die "apt on this machine knows no Debian mirror"

@@ -3,19 +3,19 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, apt_install
 
 
 @pytest.fixture(scope="module")
 def mpi4py(tmp_path_factory):
     """A folder with mpi4py, beside an installed Open MPI."""
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    apt = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "openmpi-bin"]
-    subprocess.run(apt, check=True, capture_output=True, env=environment)
+    if shutil.which("mpirun") is None:
+        apt_install("openmpi-bin")
     folder = tmp_path_factory.mktemp("mpi4py")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, "mpi4py>=4"]
     subprocess.run(pip, check=True, capture_output=True)

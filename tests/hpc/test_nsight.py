@@ -2,19 +2,15 @@
 """A real Nsight Systems around a loop on the CPU, from the command line to the table of NVTX ranges."""
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 from seed_hpc.profiling import profiled_run
 from seed_hpc.profiling.profiled_run import Window
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-FOLDER = Path(os.environ.get("SEED_HPC_NSIGHT_DIR", "/var/lib/seed-hpc-nsight"))
 LOOP = """
 import torch
 from seed_hpc.profiling import ranges
@@ -29,18 +25,11 @@ for _ in range(30):
 """
 
 
-@pytest.fixture(scope="module")
-def nsys():
-    done = subprocess.run(["bash", HERE / "install_nsight.sh", FOLDER], capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"Nsight Systems cannot be installed here: {done.stderr.strip()}")
-    return FOLDER / "bin"
-
-
 @pytest.fixture
-def environment(nsys, monkeypatch):
-    pytest.importorskip("nvtx", reason="NVTX ranges need the package nvtx")
-    monkeypatch.setenv("PATH", str(nsys), prepend=":")
+def environment(nsight, monkeypatch):
+    if nsight.missing:
+        pytest.skip(nsight.missing)
+    monkeypatch.setenv("PATH", str(nsight.folder / "bin"), prepend=":")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 

@@ -15,7 +15,14 @@ def results(project, pipeline_output):
 def test_every_stage_was_a_job(pipeline_output):
     for rule in ("build_kernels_cpu", "train_agent", "evaluate_agent", "profile_run", "write_report"):
         assert f"(Rule: {rule})" in pipeline_output
-    assert pipeline_output.count("has been submitted with SLURM jobid") == 5
+    # Five rules, and the training once more.
+    assert pipeline_output.count("has been submitted with SLURM jobid") == 6
+
+
+def test_the_training_was_stopped_as_at_its_time_limit_and_its_next_job_resumed(pipeline_output, results):
+    assert "Trying to restart job" in pipeline_output
+    log = (results / f"pipeline/logs/train_agent/{EXPERIMENT}/cluster-1.log").read_text()
+    assert f"resuming results/{EXPERIMENT}/cluster-1 at" in log
 
 
 def test_the_training_ran_on_two_nodes_with_two_ranks_each(results):
@@ -38,6 +45,20 @@ def test_the_report_shows_jobs_nodes_and_ranks(results):
     assert run["placement"] == {"world_size": 4, "hosts": ["n1", "n2"], "job_id": info["job_id"]}
     page = (results / "report/index.html").read_text()
     assert f"<td>n1, n2</td><td>{info['job_id']}</td>" in page
+
+
+def test_nsight_systems_ran_in_the_image_and_its_ranges_are_in_the_report(nsight, results, pipeline_output):
+    if nsight.missing:
+        pytest.skip(nsight.missing)
+    (run,) = json.loads((results / "report/report.json").read_text())["runs"]
+    (profile,) = run["profiles"]
+    assert profile["tool"] == "nsys"
+    counts = {row["name"].removeprefix("seed-hpc:"): row["count"] for row in profile["ranges"]}
+    assert {"environment", "inference", "learner"} <= counts.keys()
+    assert counts["learner"] == 3  # the window's iterations
+    page = (results / "report/index.html").read_text()
+    table = page[page.index("<caption>NVTX ranges") :].partition("</table>")[0]
+    assert "environment</td>" in table
 
 
 def test_a_second_call_has_nothing_to_do(pipeline_output, snakemake):
