@@ -144,7 +144,7 @@ def not_measured(runs: Sequence[JsonObject], kernels: Sequence[JsonObject]) -> l
         if run["phases"] is None:
             missing(run, "Time per phase", "the run recorded none")
         if not run["profiles"]:
-            missing(run, "Profile by operator or kernel", "no profile was taken: set `profile.enabled: true`")
+            missing(run, "Profile by operator or kernel", "no profile was taken: set profile.enabled to true in config.yaml")
         if not has_gpu(run):
             missing(run, "GPU utilisation, power and memory", "the run had no GPU")
     table = [{"what": what, "why": why, "runs": labels} for (what, why), labels in rows.items()]

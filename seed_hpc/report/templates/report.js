@@ -94,8 +94,14 @@
           hovertemplate: "%{text}<extra></extra>",
         },
       ];
-      const log = { type: "log", tickformat: "~s", nticks: undefined };
-      return [traces, layout(axis("operations per byte of device memory", log), axis("operations per second", log))];
+      // Labels at 1, 2 and 5 of each decade, or at the decades where those would crowd.
+      const log = (format, decades) => ({
+        type: "log", tickformat: format, nticks: undefined, dtick: decades > (narrow.matches ? 2 : 4) ? 1 : "D2",
+      });
+      const rates = points.map((point) => point.flops);
+      const x = axis("operations per byte of device memory", log(".3~g", Math.log10(high / low)));
+      const y = axis("operations per second", log("~s", Math.log10(ceilings.flops / Math.min(...rates))));
+      return [traces, layout(x, y)];
     },
     evaluation(element) {
       const run = report.runs[Number(element.dataset.run)];
