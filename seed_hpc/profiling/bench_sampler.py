@@ -4,8 +4,9 @@
 The workload is a loop of a small convolutional policy: inference on a batch and one gradient step, the pattern of the
 real loop, in which Python holds the interpreter's lock about half of the time. A pair is one run with and one
 without; which of the two goes first alternates, so that a machine that slows down or warms up does not decide.
-The ratio of elapsed times is the verdict on a machine of one's own; where other programs run it says little, and the
-ratio of the process's CPU times (sampler included) is the better guide.
+The ratio of elapsed times is the verdict on a machine of one's own. Where other programs run it says little, and two
+measures say more: the ratio of the process's CPU times, and the CPU time that the sampler's own thread used in these
+runs per second sampled, which depends on nothing else. That one leaves out what waiting for the interpreter's lock costs.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
         f"sampler at {args.hz:g} Hz ({result['backend']}): overhead {overhead['median']:+.2f} % "
         f"({overhead['min']:+.2f} to {overhead['max']:+.2f} % in {args.pairs} interleaved pairs of "
         f"{result['iterations']} iterations); CPU time {cpu['median']:+.2f} % ({cpu['min']:+.2f} to "
-        f"{cpu['max']:+.2f} %), {result['cpu_ms_per_reading']:.2f} ms a reading",
+        f"{cpu['max']:+.2f} %), {result['cpu_ms_per_reading']:.2f} ms a reading; the sampler's thread used "
+        f"{result['thread_cpu_pct']:.2f} % of one core",
         highlight=False,
         soft_wrap=True,
     )
@@ -89,12 +91,14 @@ def measure(
 
     Returns:
         Ratios with / without of each pair, their minimum, median and maximum and the same as overhead in percent, of
-        elapsed time (`ratio`, `overhead_pct`) and of CPU time (`cpu_ratio`, `cpu_overhead_pct`); CPU time of a reading.
+        elapsed time (`ratio`, `overhead_pct`) and of CPU time (`cpu_ratio`, `cpu_overhead_pct`); CPU time of a reading;
+        the sampler thread's CPU time in the runs, in percent of the time sampled (`thread_cpu_pct`).
     """
     iterations = _iterations(iteration, seconds, clock)
     ratios: list[float] = []
     cpu_ratios: list[float] = []
     readings, missed, backend = 0, 0, ""
+    thread_cpu_s, sampled_s = 0.0, 0.0
     with tempfile.TemporaryDirectory() as scratch:
         for pair in range(pairs):
             times: dict[bool, tuple[float, float]] = {}
@@ -107,6 +111,7 @@ def measure(
                     times[True] = _time(iteration, iterations, clock, cpu_clock)
                 info = read_samples(folder).info
                 readings, missed, backend = readings + info["readings"], missed + info["missed"], info["backend"]
+                thread_cpu_s, sampled_s = thread_cpu_s + info["cpu_s"], sampled_s + info["ended_s"] - info["started_s"]
             ratios.append(times[True][0] / times[False][0])
             cpu_ratios.append(times[True][1] / times[False][1])
         cpu_ms = _cpu_ms_per_reading(Path(scratch) / "cpu")
@@ -126,6 +131,7 @@ def measure(
         "cpu_ratio": _spread(cpu_ratios),
         "cpu_overhead_pct": _percent(_spread(cpu_ratios)),
         "cpu_ms_per_reading": cpu_ms,
+        "thread_cpu_pct": 100.0 * thread_cpu_s / sampled_s,
     }
 
 

@@ -146,6 +146,7 @@ class Sampler:
             "ended_s": None,
             "readings": 0,
             "missed": 0,  # readings left out because the one before took too long
+            "cpu_s": 0.0,  # CPU time of this thread: what sampling cost, whatever else the machine did
             "driver_version": session.driver_version() if session else None,
             "devices": [],
             "events": [],
@@ -188,6 +189,7 @@ class Sampler:
         self._info["readings"] += 1
 
     def _write_info(self, session: nvml.Nvml | None, reader: host.Host | None) -> None:
+        self._info["cpu_s"] = time.thread_time()
         document = dict(self._info)
         if session is not None:
             document["devices"] = [

@@ -36,7 +36,8 @@ def fake(monkeypatch):
         now[0] += 0.011 if FakeSampler.on else 0.010
         FakeSampler.log.append(FakeSampler.on)
 
-    samples = sampler.Samples({"readings": 10, "missed": 0, "backend": "host"}, None, None)
+    info = {"readings": 10, "missed": 0, "backend": "host", "cpu_s": 0.004, "started_s": 5.0, "ended_s": 6.0}
+    samples = sampler.Samples(info, None, None)
     monkeypatch.setattr(bench_sampler, "Sampler", FakeSampler)
     monkeypatch.setattr(bench_sampler, "read_samples", lambda folder: samples)
     monkeypatch.setattr(bench_sampler, "_cpu_ms_per_reading", lambda folder: 0.5)
@@ -50,6 +51,7 @@ def test_runs_are_interleaved_and_compared_in_pairs(fake):
     assert result["ratios"] == pytest.approx([1.1] * 4)
     assert result["overhead_pct"]["median"] == pytest.approx(10.0)
     assert (result["readings"], result["backend"]) == (40, "host")
+    assert result["thread_cpu_pct"] == pytest.approx(0.4)
     order = [FakeSampler.log[-80:][start] for start in range(0, 80, 10)]
     assert order == [True, False, False, True, True, False, False, True]
 
@@ -77,6 +79,7 @@ def test_the_real_sampler_and_workload(tmp_path):
     result = json.loads(output.read_text())
     assert result["readings"] >= 3
     assert 0.0 < result["cpu_ms_per_reading"] < 50.0
+    assert 0.0 < result["thread_cpu_pct"] < 50.0
 
 
 @pytest.mark.parametrize("changes", [{"pairs": 0}, {"seconds": 0.0}, {"seconds": float("nan")}, {"hz": 0.0}])
