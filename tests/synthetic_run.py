@@ -24,6 +24,7 @@ def write_run(
     phases: bool = True,
     evaluation: bool = True,
     gif: bool = True,
+    ranks: int = 1,
 ) -> Path:
     """Returns the run directory `folder/<experiment>/<run_id>`: a Pong curve from -20.7 towards `final_return`."""
     rng = np.random.default_rng(seed)
@@ -47,6 +48,8 @@ def write_run(
                 "episodes": 3 * index,
                 "entropy": 1.79 - 1.1 * progress,
                 "policy_lag": 1.0 + 0.2 * rng.random(),
+                "step_to_gradient_p50_s": 0.4,
+                "step_to_gradient_p95_s": 0.7,
                 "loss": 2.0 * math.exp(-3 * index / lines) + 0.05 * rng.standard_normal(),
                 "learning_rate": 6e-4 * (1 - index / lines),
             }
@@ -66,7 +69,7 @@ def write_run(
         "commit": "0123456789abcdef0123456789abcdef01234567",
         "versions": {"python": "3.11.2", "torch": "2.13.0+cpu", "ale-py": "0.12.1", "numpy": "2.4.6"},
         "hardware": {"cpu": "Example CPU @ 2.5 GHz", "cores": 2, "memory_bytes": 25_769_803_776, "gpus": []},
-        "world_size": 1,
+        "world_size": ranks,
         "hosts": ["node1"],
         "started": "2026-01-02T03:04:05+00:00",
         "ended": "2026-01-02T03:14:05+00:00" if status == "finished" else None,

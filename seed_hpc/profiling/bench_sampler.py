@@ -5,8 +5,8 @@ The workload is a loop of a small convolutional policy: inference on a batch and
 real loop, in which Python holds the interpreter's lock about half of the time. A pair is one run with and one
 without; which of the two goes first alternates, so that a machine that slows down or warms up does not decide.
 The ratio of elapsed times is the verdict on a machine of one's own. Where other programs run it says little, and two
-measures say more: the ratio of the process's CPU times, and the CPU time that the sampler's own thread used in these
-runs per second sampled, which depends on nothing else. That one leaves out what waiting for the interpreter's lock costs.
+measures say more: the ratio of the process's CPU times, and the CPU time of the sampler's own thread per second. That
+one depends on nothing else, but leaves out what waiting for the interpreter's lock costs the loop.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import jsonschema
 
 from seed_hpc import __version__
+from seed_hpc.profiling.analysis import scaling
 from seed_hpc.report import wording
 from seed_hpc.report.findings import SEVERITIES, Finding, analysis_findings, kernel_findings, run_findings
 from seed_hpc.report.run_record import RunRecord, finite_or_none, thin
@@ -63,6 +65,7 @@ def build_document(
         "verdict": verdict(sections, findings),
         "findings": [finding.to_json() for finding in findings],
         "runs": sections,
+        "scaling": scaling_sections(sections),
         "kernels": list(kernels),
         "jobs": list(jobs),
         "not_measured": not_measured(sections, kernels),
@@ -92,6 +95,7 @@ def run_section(run: RunRecord) -> JsonObject:
         "duration_s": run.last("time_s"),
         "final_return": run.last("mean_return"),
         "throughput": throughput,
+        "step_to_gradient": _step_to_gradient(run),
         "curves": {name: thin(run.column(name), CURVE_POINTS) for name in CURVES if any_value(run.column(name))},
         "evaluation": _evaluation(run),
         "phases": _phases(run),
@@ -105,6 +109,32 @@ def run_section(run: RunRecord) -> JsonObject:
         "config": run.config,
         "provenance": _provenance(run),
     }
+
+
+def scaling_sections(runs: Sequence[JsonObject]) -> list[JsonObject]:
+    """Throughput against the number of ranks, for each experiment that was run with several numbers of them.
+
+    Runs belong together that have the same experiment and as many environments per rank (weak scaling); of several with
+    the same number of ranks the median counts.
+    """
+    groups: dict[tuple[str, Any], dict[int, list[JsonObject]]] = {}
+    for run in runs:
+        ranks = run["placement"]["world_size"]
+        if ranks and run["throughput"] is not None:
+            key = (run["experiment"], _mapping(run["config"].get("env")).get("num_envs"))
+            groups.setdefault(key, {}).setdefault(ranks, []).append(run)
+    sections = []
+    for (experiment, num_envs), by_ranks in groups.items():
+        if len(by_ranks) < 2:
+            continue
+        fps = {
+            ranks: quantile([run["throughput"]["median_fps"] for run in group], 0.5)
+            for ranks, group in by_ranks.items()
+        }
+        points = [{**asdict(point), "runs": [run["label"] for run in by_ranks[point.ranks]]} for point in scaling(fps)]
+        num_envs = num_envs if isinstance(num_envs, int) else None
+        sections.append({"experiment": experiment, "num_envs": num_envs, "points": points})
+    return sections
 
 
 def any_value(values: Sequence[Any]) -> bool:
@@ -144,7 +174,7 @@ def not_measured(runs: Sequence[JsonObject], kernels: Sequence[JsonObject]) -> l
         if run["phases"] is None:
             missing(run, "Time per phase", "the run recorded none")
         if not run["profiles"]:
-            missing(run, "Profile by operator or kernel", "no profile was taken: set profile.enabled to true in config.yaml")
+            missing(run, "Profile by operator or kernel", "no profile was taken: set profile.enabled in config.yaml")
         if not has_gpu(run):
             missing(run, "GPU utilisation, power and memory", "the run had no GPU")
     table = [{"what": what, "why": why, "runs": labels} for (what, why), labels in rows.items()]
@@ -236,6 +266,13 @@ def _throughput(run: RunRecord) -> JsonObject | None:
         "p90_fps": quantile(values, 0.9),
         "samples": len(values),
     }
+
+
+def _step_to_gradient(run: RunRecord) -> JsonObject | None:
+    """Median over the log lines of the latency's median and 95 % quantile, in seconds."""
+    columns = {name: run.column(f"step_to_gradient_{name}_s") for name in ("p50", "p95")}
+    values = {name: [value for value in column if value is not None] for name, column in columns.items()}
+    return {f"{name}_s": quantile(found, 0.5) for name, found in values.items()} if all(values.values()) else None
 
 
 def _evaluation(run: RunRecord) -> JsonObject | None:

@@ -72,6 +72,24 @@ def test_a_report_of_several_runs(tmp_path, output):
     assert [run["run_id"] for run in document["runs"]] == ["seed1", "seed2", "seed3"]
 
 
+def test_runs_with_several_numbers_of_ranks_are_a_table_of_scaling(tmp_path, output):
+    sizes = {"a": (1, 1000.0), "b": (2, 1800.0), "c": (4, 3000.0), "d": (4, 3400.0)}
+    runs = [
+        write_run(tmp_path, run_id=name, ranks=ranks, fps=fps, noise=0.0, gif=False)
+        for name, (ranks, fps) in sizes.items()
+    ]
+    runs.append(write_run(tmp_path, experiment="other", ranks=8, gif=False))
+    assert report(*runs, "--output", output) == 0
+    (group,) = read(output)["scaling"]
+    assert (group["experiment"], group["num_envs"]) == ("pong_vtrace", 64)
+    found = [(point["ranks"], point["fps"], point["speedup"], point["efficiency"]) for point in group["points"]]
+    assert found == [(1, 1000.0, 1.0, 1.0), (2, 1800.0, 1.8, 0.9), (4, 3200.0, 3.2, 0.8)]
+    assert group["points"][2]["runs"] == ["pong_vtrace/c", "pong_vtrace/d"]
+    page = (output / "index.html").read_text()
+    assert "Scaling over ranks: pong_vtrace, 64 environments per rank" in page
+    assert '<td class="n">0.4 s</td><td class="n">0.7 s</td>' in page
+
+
 def test_a_bare_run_says_what_is_missing(tmp_path, output):
     run = write_run(tmp_path, lines=0, status="failed", evaluation=False, gif=False)
     assert report(run, "--output", output) == 0
