@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("seed_hpc.profiling.bench_command", "measure environments, the loop, replay or collectives"),
     "plan": ("seed_hpc.training.plan_command", "predict memory and propose sizes"),
     "parity": ("seed_hpc.envs.parity_command", "compare the emulator with ale-py, bit for bit"),
+    "env": ("seed_hpc.envs.env_command", "write your own environment, list environments"),
     "kernels": ("seed_hpc.profiling.kernels_command", "build and inspect the native libraries"),
     "topology": ("seed_hpc.distributed.topology_command", "show GPUs, NVLink groups and predicted costs"),
     "profile": ("seed_hpc.profiling.profile_command", "profile a run, read profiler files"),

@@ -66,6 +66,11 @@ class EnvConfig:
         True, "the learner sees rewards clipped to [-1, 1]; logged returns are never clipped"
     )
 
+    data: str = option("", "file that environments share, for example a recorded order stream")
+    options: dict[str, float] = field(
+        default_factory=dict, metadata={"text": "numbers that the environment lets you set (`seed-hpc env list`)"}
+    )
+
     def __post_init__(self) -> None:
         require_at_least("env", self, 1, "num_envs", "frameskip", "stack_num", "img_height", "img_width")
         require_at_least("env", self, 1, "max_num_frames_per_episode")
@@ -293,7 +298,11 @@ def describe_options(agent: str = "vtrace") -> Iterator[tuple[str, str, str]]:
 
     for section, cls in {"agent": agent_config_class(agent), **SECTIONS}.items():
         for item in dataclasses.fields(cls):
-            yield f"{section}.{item.name}", str(item.default), item.metadata["text"]
+            yield f"{section}.{item.name}", _default_text(item), item.metadata["text"]
+
+
+def _default_text(item: dataclasses.Field[Any]) -> str:
+    return "none" if item.default is dataclasses.MISSING else str(item.default)
 
 
 def _read_yaml(path: Path) -> DictConfig:
@@ -368,6 +377,9 @@ def build_options(cls: type[T], values: Mapping[str, Any], section: str) -> T:
 def _convert(value: Any, hint: Any, name: str) -> Any:
     """Converts a YAML value to the type of a field; 1e6 counts as an integer where one is wanted."""
     origin = typing.get_origin(hint)
+    if origin is dict:
+        require(isinstance(value, dict), f"{name}={value} is not allowed: give names with numbers, {name}.x=1")
+        return {str(key): _convert(item, float, f"{name}.{key}") for key, item in value.items()}
     if origin is Literal:
         allowed = typing.get_args(hint)
         if value not in allowed:

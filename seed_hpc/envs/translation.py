@@ -73,7 +73,7 @@ def compiler() -> str:
 
 
 @functools.cache
-def _instruction_set() -> str:
+def instruction_set() -> str:
     """The x86-64 level that this processor can run, or an empty string: the compiler's default."""
     try:
         flags = Path("/proc/cpuinfo").read_text().split("flags", 1)[1].split("\n", 1)[0].split()
@@ -103,7 +103,7 @@ def library_path(rom: bytes) -> Path:
     """Returns where the library of a ROM image is or would be in the cache."""
     key = hashlib.sha256()
     key.update(hashlib.sha256(rom).digest())
-    key.update("\0".join([_source_digest(), _instruction_set(), *_FLAGS]).encode())
+    key.update("\0".join([_source_digest(), instruction_set(), *_FLAGS]).encode())
     return cache_folder() / f"rom_{key.hexdigest()[:24]}.so"
 
 
@@ -176,7 +176,7 @@ def build(game: GameInfo, path: Path) -> Path:
 
 def _compile(unit: Path, output: Path) -> None:
     folder = source_folder()
-    march = [f"-march={_instruction_set()}"] if _instruction_set() else []
+    march = [f"-march={instruction_set()}"] if instruction_set() else []
     include = [f"-I{folder}", f"-I{folder / 'include'}"]
     command = [compiler(), *_FLAGS, *march, *include, "-o", str(output), str(unit)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -15,7 +15,7 @@ import struct
 import warnings
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
@@ -31,6 +31,9 @@ from seed_hpc.envs.games import find_game
 from seed_hpc.envs.roms import read_rom
 from seed_hpc.envs.spaces import continuous_action_space, observation_space
 from seed_hpc.errors import MissingDependencyError, UserError
+
+if TYPE_CHECKING:
+    from seed_hpc.envs.native_vector import NativeVectorEnv
 
 _RNG = {"ale": 0, "counter": 1}
 _AUTORESET = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
@@ -586,23 +589,31 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
 def make_vec(
     game: str, num_envs: int = 1, *, device: str = "cpu", rng: str = "counter", **options: Any
-) -> AtariVectorEnv:
-    """Makes a vector of Atari environments with reproducible random numbers.
+) -> AtariVectorEnv | NativeVectorEnv:
+    """Makes a vector of environments with reproducible random numbers: an Atari game, or an environment of your own.
 
     With the default rng="counter" a lane's episodes depend on the seed and the lane's number alone: not on the other
     lanes, the number of threads, the batch, or how many draws were made before. rng="ale" reproduces the seeds of
     ale-py instead.
 
     Args:
-        game: Name of the game, "ms_pacman".
+        game: Name of the game, "ms_pacman", or of an environment, "ball" (`seed-hpc env list`).
         num_envs: Number of lanes.
         device: "cpu"; "cuda" says what is missing (docs/cuda.md).
-        rng: "counter" or "ale".
-        **options: See `AtariVectorEnv`.
+        rng: "counter" or "ale"; of environments that are no Atari games always "counter".
+        **options: See `AtariVectorEnv`; of environments that are no Atari games `seed_hpc.envs.native_vector`.
 
     Raises:
         UserError: See `AtariVectorEnv`.
     """
+    from seed_hpc.envs.environment_table import is_environment
+
+    if is_environment(game):
+        from seed_hpc.envs.native_vector import NativeVectorEnv
+
+        if rng != "counter":
+            raise UserError(f"rng='{rng}' belongs to Atari games; the environment '{game}' has rng='counter'")
+        return NativeVectorEnv(game, num_envs, device=device, **options)
     return AtariVectorEnv(game, num_envs, device=device, rng=rng, **options)
 
 

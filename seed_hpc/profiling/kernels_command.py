@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seed_hpc import _native
-from seed_hpc.envs import roms, translation
+from seed_hpc.envs import environment_build, roms, translation
 from seed_hpc.envs.games import GameInfo, find_game, game_names
 from seed_hpc.errors import MissingDependencyError, RunFailedError, UserError
 from seed_hpc.profiling.gpu_resources import (
@@ -58,6 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--games",
         metavar="LIST",
         help="translate the cartridges of these games (or 'all') into native code, kept in the user's cache",
+    )
+    build.add_argument(
+        "--env",
+        type=Path,
+        metavar="FILE.h",
+        help="compile your own environment for --backend, kept in the user's cache",
     )
     build.add_argument(
         "--rom-folder", type=Path, metavar="DIR", help="folder of <game>.bin (default: the ale-py package)"
@@ -94,8 +100,13 @@ def _build(args: argparse.Namespace) -> int:
         raise UserError(f"--jobs {args.jobs} is not allowed: give a number of at least 1")
     if args.games:
         return _translate(args.games, args.rom_folder, args.jobs)
+    if args.env is not None:
+        return _build_environment(args.env, args.backend, args.arch)
     if args.output is None:
-        raise UserError("name the folder of the library with --output, or the games to translate with --games")
+        raise UserError(
+            "name the folder of the library with --output, the games to translate with --games, or your environment "
+            "with --env"
+        )
     allowed = parse_allowed(args.allow)
     source = find_source(args.source)
     build_folder = args.build_dir or source / "build" / "kernels"
@@ -118,6 +129,26 @@ def _build(args: argparse.Namespace) -> int:
     for text in complaints:
         print(text, file=sys.stderr)
     return 1 if complaints else 0
+
+
+def _build_environment(header: Path, backend: str, architectures: Sequence[str]) -> int:
+    """Compiles a user's environment; prints where the library is and how to use it."""
+    if backend == "cpu":
+        if architectures:
+            raise UserError("--arch belongs to --backend cuda; on the CPU the environment is built for this machine")
+        library = environment_build.build_cpu(header)
+        name = environment_build.registered_name(header)
+        print(f'{name}: {library}\nuse it: seed_hpc.make_vec("{name}", num_envs=64), or env.game={name}')
+        return 0
+    if not architectures:
+        raise UserError(f"--backend cuda needs --arch: {', '.join(ARCHITECTURES)}")
+    if (nvcc := find_nvcc()) is None:
+        raise environment_build.missing_nvcc()
+    for arch in architectures:
+        check_known(arch)
+        check_supported(arch, nvcc)
+    print(f"{environment_build.registered_name(header)}: {environment_build.build_cuda(header, architectures, nvcc)}")
+    return 0
 
 
 def _translate(games: str, rom_folder: Path | None, jobs: int) -> int:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from seed_hpc.config import EnvConfig
+from seed_hpc.errors import UserError
 
 
 class Environments(Protocol):
@@ -65,14 +66,26 @@ def make_environments(config: EnvConfig, *, num_envs: int, device: torch.device,
         config: The experiment's section `env`.
         num_envs: B.
         device: Where they run and where their tensors are.
-        changes: Arguments of `seed_hpc.make_vec` that differ from the configuration, for example `grayscale=False`.
+        changes: Arguments of Atari games that differ from the configuration, for example `grayscale=False`; other
+            environments take no notice.
 
     Raises:
         UserError: Unknown game, or a ROM or library is missing.
     """
     import seed_hpc
     from seed_hpc.envs import translation
+    from seed_hpc.envs.environment_table import is_environment
 
+    if is_environment(config.game):
+        if config.frameskip != 1:
+            raise UserError(
+                f"env.frameskip={config.frameskip} belongs to Atari games, '{config.game}' is none: set env.frameskip=1"
+            )
+        shared: dict[str, Any] = {"num_threads": config.num_threads, "data": config.data or None}
+        shared |= {"output": "torch", "device": str(device), **config.options}
+        return typing.cast("Environments", seed_hpc.make_vec(config.game, num_envs, **shared))
+    if config.options or config.data:
+        raise UserError(f"env.options and env.data belong to other environments than the Atari game '{config.game}'")
     translation.prepare(config.game)
     arguments: dict[str, Any] = {
         "num_threads": config.num_threads,

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluates; returns 1 only with --require-better-than-random."""
     prepare_process()
+    from seed_hpc.envs.environment_table import is_environment
     from seed_hpc.training.checkpoint import CheckpointStore
     from seed_hpc.training.episode_gif import record_episode
     from seed_hpc.training.evaluate import beats_random, evaluate
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     result = evaluate(experiment, checkpoint, device)
     try:
         write_json(target, {**result, "run_id": directory.run_id, "created": now()})
-        if experiment.evaluation.gif_frames and not args.no_gif:
+        if experiment.evaluation.gif_frames and not args.no_gif and not is_environment(experiment.env.game):
             gif = target.with_name("episode.gif")
             record_episode(experiment, checkpoint, gif, max_frames=experiment.evaluation.gif_frames, device=device)
     except OSError as error:
