@@ -16,6 +16,8 @@ AGENTS: dict[str, tuple[str, str, str]] = {
     "vtrace": ("seed_hpc.agents.vtrace", "VTrace", "VTraceConfig"),
     "ppo": ("seed_hpc.agents.ppo", "PPO", "PPOConfig"),
     "pqn": ("seed_hpc.agents.pqn", "PQN", "PQNConfig"),
+    "apex_dqn": ("seed_hpc.agents.apex_dqn", "ApexDQN", "ApexDQNConfig"),
+    "r2d2": ("seed_hpc.agents.r2d2", "R2D2", "R2D2Config"),
 }
 
 

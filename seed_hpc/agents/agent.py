@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,19 @@ from seed_hpc.agents.rollout import Rollout
 from seed_hpc.config import ModelConfig
 from seed_hpc.errors import UserError
 from seed_hpc.models.network import Inputs, Network
+
+
+class Batch(Protocol):
+    """What the learner needs of a batch, whatever else is in it: a rollout, or replayed samples."""
+
+    @property
+    def policy_version(self) -> int:
+        """How many updates the acting parameters had seen."""
+        ...
+
+    def to_dict(self) -> dict[str, Tensor]:
+        """Returns all tensors by name, for a dump."""
+        ...
 
 
 class Action(NamedTuple):
@@ -126,7 +139,7 @@ class Agent(ABC):
             greedy: Take the best action instead of exploring.
         """
 
-    def batches(self, network: nn.Module, rollout: Rollout, generator: torch.Generator) -> Iterator[Rollout]:
+    def batches(self, network: nn.Module, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]:
         """Yields what the learner updates on after each rollout; by default the rollout itself.
 
         Args:
@@ -138,10 +151,10 @@ class Agent(ABC):
         yield rollout
 
     @abstractmethod
-    def loss(self, network: nn.Module, batch: Rollout) -> LossOutput:
-        """Computes the loss of one batch; changes nothing but what autograd records."""
+    def loss(self, network: nn.Module, batch: Any) -> LossOutput:
+        """Computes the loss of one of `batches`; changes nothing but what autograd records."""
 
-    def after_update(self, network: nn.Module, batch: Rollout, output: LossOutput) -> None:
+    def after_update(self, network: nn.Module, batch: Any, output: LossOutput) -> None:
         """Called after each optimizer step."""
         del network, batch, output
 
@@ -155,6 +168,14 @@ class Agent(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what `state_dict` returned."""
+        del state
+
+    def experience_state_dict(self) -> dict[str, Any]:
+        """Returns the experience that this process keeps, for its own checkpoint; the tensors may be views."""
+        return {}
+
+    def load_experience_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `experience_state_dict` returned."""
         del state
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seed_hpc.agents.agent import Agent, LossOutput
+from seed_hpc.agents.agent import Agent, Batch, LossOutput
 from seed_hpc.agents.rollout import Rollout
 from seed_hpc.config import OptimizerConfig
 from seed_hpc.models.network import Network
@@ -27,7 +27,7 @@ WINDOW_UPDATES = 100
 class NonFiniteError(Exception):
     """The loss or a gradient is not a finite number; carries what a dump needs."""
 
-    def __init__(self, update: int, batch: Rollout, metrics: dict[str, float]) -> None:
+    def __init__(self, update: int, batch: Batch, metrics: dict[str, float]) -> None:
         super().__init__(f"update {update} is not finite")
         self.update, self.batch, self.metrics = update, batch, metrics
 
@@ -72,7 +72,7 @@ class Learner:
         self._finite = torch.ones((), dtype=torch.bool, device=device)
         self._metric_names: list[str] = []
         self._window: Tensor | None = None  # (WINDOW_UPDATES, number of metrics), a ring
-        self._last_batch: Rollout | None = None
+        self._last_batch: Batch | None = None
 
     def update(self, rollout: Rollout, actor: Actor, learning_rate: float) -> None:
         """Updates the network on a rollout and publishes the result to the actor.
@@ -99,7 +99,7 @@ class Learner:
             actor.release(rollout)
             actor.publication.mark_updated(self.num_updates)
 
-    def _update_on(self, batch: Rollout) -> None:
+    def _update_on(self, batch: Batch) -> None:
         self._last_batch = batch
         with self.precision.autocast():
             output = self.agent.loss(self._trained, batch)

@@ -175,6 +175,7 @@ class ClosedLoop:
         return {
             "learner": self.learner.state_dict(),
             "actor": self.actor.state_dict(),
+            "experience": self.agent.experience_state_dict(),
             "statistics": self.statistics.state_dict(),
             "seconds": self.seconds,
             "world_size": self.peers.world_size,
@@ -199,6 +200,7 @@ class ClosedLoop:
         self.learner.load_state_dict(state["learner"])
         if "actor" in state:
             self.actor.load_state_dict(state["actor"])
+        self.agent.load_experience_state_dict(state.get("experience", {}))
         self.actor.publication.mark_updated(self.learner.num_updates)
         self.statistics.load_state_dict(state["statistics"])
         self.seconds = float(state["seconds"])
@@ -302,7 +304,7 @@ class _Recorder:
         """Writes a checkpoint: rank 0 the whole state, every other rank its environments."""
         peers, state = self.loop.peers, self.loop.state_dict()
         frames = self.loop.statistics.frames
-        own = state if peers.is_main else {name: state[name] for name in ("actor", "statistics")}
+        own = state if peers.is_main else {name: state[name] for name in ("actor", "experience", "statistics")}
         peers.all_succeed(lambda: self.checkpoints.write(own, frames=frames, rank=peers.rank))
         peers.all_succeed(lambda: self.checkpoints.commit(frames) if peers.is_main else None)
         now = time.perf_counter()
