@@ -84,6 +84,10 @@ class Replayed:
         drawn: ReplayBatch = self.drawn
         return drawn.tensors()
 
+    def num_bytes(self) -> int:
+        """Returns the memory of all tensors."""
+        return sum(x.nbytes for x in self.to_dict().values())
+
 
 def epsilon_ladder(num_envs: int, base: float, alpha: float) -> Tensor:
     """Returns epsilon_i = base^(1 + alpha i / (N - 1)), float32 (N,)."""
@@ -227,6 +231,18 @@ class ReplayAgent(Agent):
             self._recent = {name: x.to(self.device) for name, x in saved["recent"].items()}
             self._num_steps, self._credit = saved["num_steps"], saved["credit"]
         return replay
+
+    def plan(self, network: nn.Module, rollout: Rollout) -> tuple[Replayed, int]:
+        """Returns a batch without data and the bytes of the replay, for a plan of memory; afterwards only `loss` works.
+
+        Args:
+            network: On the device "meta".
+            rollout: As the actor would deliver it, without data.
+        """
+        self.device = torch.device("meta")
+        self.target = copy.deepcopy(network)
+        replay = self.make_replay(rollout, seed=0)
+        return Replayed(replay.blank_batch(self.config.batch_size)), replay.memory_bytes
 
     def _append(self, rollout: Rollout) -> None:
         assert self.replay is not None

@@ -145,3 +145,7 @@ class PrioritizedReplay(ReplayRing):
             UserError: There is nothing to draw yet, or an argument is not allowed.
         """
         return self._draw(Transitions, batch_size, importance_exponent, out)
+
+    def blank_batch(self, batch_size: int) -> Transitions:
+        """Returns memory for a batch, for `out` of `sample`."""
+        return self._new_batch(Transitions, batch_size)

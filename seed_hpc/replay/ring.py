@@ -144,7 +144,8 @@ class ReplayRing:
                     f"the replay needs {self.memory_bytes / 2**30:.1f} GiB, which {self.device} does not have: "
                     "lower its capacity"
                 ) from error
-            setattr(self._replay, name, arrays[name].data_ptr())
+            if self.device.type != "meta":  # there only sizes are wanted
+                setattr(self._replay, name, arrays[name].data_ptr())
         return arrays
 
     @property

@@ -152,3 +152,7 @@ class SequenceReplay(ReplayRing):
             UserError: There is nothing to draw yet, or an argument is not allowed.
         """
         return self._draw(Sequences, batch_size, importance_exponent, out)
+
+    def blank_batch(self, batch_size: int) -> Sequences:
+        """Returns memory for a batch, for `out` of `sample`."""
+        return self._new_batch(Sequences, batch_size)

@@ -106,14 +106,20 @@ def rank_file(path: Path, rank: int) -> Path:
     return path.with_suffix(f".rank{rank}.pt") if rank else path
 
 
-def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+def load_checkpoint(path: Path, device: torch.device | str = "cpu", *, lazily: bool = False) -> dict[str, Any]:
     """Reads a checkpoint; nothing in it is executed.
+
+    Args:
+        path: The file.
+        device: Where its tensors are to be.
+        lazily: Read a tensor when it is used (on a CPU): a replay may be gigabytes that an evaluation does not need.
 
     Raises:
         UserError: The file is absent, damaged, or of another format.
     """
     try:
-        state = torch.load(path, map_location=device, weights_only=True)
+        mmap = lazily and torch.device(device).type == "cpu"
+        state = torch.load(path, map_location=device, weights_only=True, mmap=mmap)
     except FileNotFoundError as error:
         raise UserError(f"the checkpoint {path} does not exist") from error
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:

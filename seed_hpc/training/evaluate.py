@@ -163,7 +163,7 @@ def load_policy(
     experiment: Experiment, checkpoint: Path, envs: Environments, device: torch.device
 ) -> tuple[TrainedPolicy, dict[str, Any]]:
     """Returns the trained policy and the checkpoint it came from."""
-    state = load_checkpoint(checkpoint, device)
+    state = load_checkpoint(checkpoint, device, lazily=True)
     agent = agent_class(experiment.agent.name)(
         experiment.agent,
         experiment.model,
@@ -175,6 +175,7 @@ def load_policy(
     )
     network = agent.build_network()
     network.load_state_dict(state["learner"]["network"])
+    agent.load_state_dict(state["learner"]["agent"])  # how it explores where actions are drawn
     options = experiment.evaluation
     return TrainedPolicy(agent, network, greedy=options.policy == "greedy", seed=options.seed), state
 

@@ -186,11 +186,13 @@ class ClosedLoop:
         state = load_checkpoint(path)
         if state.get("world_size", 1) != self.peers.world_size:
             logger.info(
-                "the checkpoint is of %d processes, this run has %d: every environment begins a new episode",
+                "the checkpoint is of %d processes, this run has %d: every environment begins a new episode, "
+                "and a replay is filled anew",
                 state.get("world_size", 1),
                 self.peers.world_size,
             )
             del state["actor"]
+            state.pop("experience", None)
         elif not self.peers.is_main:
             state.update(load_checkpoint(rank_file(path, self.peers.rank)))
         self.load_state_dict(state)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicts the memory of a run by part, without allocating it, and proposes how many environments fit.
+"""Predicts the memory of a run by part, without allocating it, and proposes sizes that fit.
 
 Shapes are followed on torch's "meta" device, where tensors have shapes and no data: what autograd would keep for the
 backward pass is summed as the loss is computed there. Everything else is counted from shapes.
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from seed_hpc.agents import agent_class
-from seed_hpc.agents.agent import Agent
+from seed_hpc.agents.agent import Agent, Batch
+from seed_hpc.agents.replay_agent import ReplayAgent, ReplayConfig, Replayed
 from seed_hpc.agents.rollout import Rollout, allocate_rollout
 from seed_hpc.config import Experiment
 from seed_hpc.errors import UserError
@@ -81,14 +82,20 @@ def plan_memory(experiment: Experiment, shapes: Shapes, *, cuda: bool = True) ->
     parameter_bytes = sum(parameter.nbytes for parameter in network.parameters())
     ahead = experiment.training.rollouts_ahead
     num_buffers = 1 + (ahead if ahead >= 0 else int(cuda))
-    batch = next(iter(agent.batches(network, rollout, torch.Generator())))
+    batch: Rollout | Replayed
+    if isinstance(agent, ReplayAgent):
+        batch, replay_bytes = agent.plan(network, rollout)
+        of_agent = {"target network": parameter_bytes, "replay": replay_bytes, "batch": batch.num_bytes()}
+    else:
+        batch = cast("Rollout", next(iter(agent.batches(network, rollout, torch.Generator()))))
+        of_agent = {"batch": batch.num_bytes() if batch.num_envs < rollout.num_envs else 0}
     parts = {
         "parameters": parameter_bytes,
         "acting copy of the parameters": parameter_bytes,
         "gradients": parameter_bytes,
         "optimizer": parameter_bytes * _OPTIMIZER_STATES[experiment.optimizer.name],
         "rollouts": rollout.num_bytes() * num_buffers,
-        "minibatch": batch.num_bytes() if batch.num_envs < rollout.num_envs else 0,
+        **of_agent,
         "activations of an update": activation_bytes(agent, network, batch),
         "environments": shapes.lane_bytes * experiment.env.num_envs + shapes.shared_bytes,
     }
@@ -97,9 +104,9 @@ def plan_memory(experiment: Experiment, shapes: Shapes, *, cuda: bool = True) ->
     return parts
 
 
-def activation_bytes(agent: Agent, network: nn.Module, batch: Rollout) -> int:
+def activation_bytes(agent: Agent, network: nn.Module, batch: Batch) -> int:
     """Returns what autograd keeps for the backward pass of one loss, and the largest gradient on the way back."""
-    given = {_storage(x) for x in (*network.parameters(), *batch.inputs, *batch.behaviour.values())}
+    given = {_storage(x) for x in (*network.parameters(), *batch.to_dict().values())}
     kept: dict[int, int] = {}
     largest_gradient = 0
     alive: list[Tensor] = []  # so that no storage is freed and its place taken by another
@@ -118,28 +125,51 @@ def activation_bytes(agent: Agent, network: nn.Module, batch: Rollout) -> int:
     return sum(kept.values()) + largest_gradient
 
 
-def propose_num_envs(experiment: Experiment, shapes: Shapes, budget_bytes: int) -> int:
-    """Returns the largest power of two of environments that fits, or 0.
+def propose(experiment: Experiment, shapes: Shapes, budget_bytes: int) -> dict[str, int]:
+    """Returns the largest sizes that fit, each with everything else as it is; 0 where none does.
 
     Args:
-        experiment: Everything but the number of environments.
+        experiment: What would run.
         shapes: Of the environments.
         budget_bytes: Memory of the device; a tenth of it is left free.
+
+    Returns:
+        Powers of two for env.num_envs and, with a replay, agent.batch_size; agent.replay_capacity in thousands.
     """
-    best, num_envs = 0, 1
-    while num_envs <= 2**20:
-        if num_envs >= getattr(experiment.agent, "minibatches", 1):
-            candidate = with_num_envs(experiment, num_envs)
-            if sum(plan_memory(candidate, shapes).values()) > HEADROOM * budget_bytes:
+
+    def fits(candidate: Experiment) -> bool:
+        return sum(plan_memory(candidate, shapes).values()) <= HEADROOM * budget_bytes
+
+    fewest = getattr(experiment.agent, "minibatches", 1)
+    sizes = {"env.num_envs": _largest_power(fewest, lambda size: fits(with_num_envs(experiment, size)))}
+    if isinstance(experiment.agent, ReplayConfig):
+        sizes["agent.batch_size"] = _largest_power(1, lambda size: fits(_with_agent(experiment, batch_size=size)))
+        parts = plan_memory(experiment, shapes)
+        room = HEADROOM * budget_bytes - sum(parts.values()) + parts["replay"]
+        steps = experiment.agent.replay_capacity * room / parts["replay"]
+        sizes["agent.replay_capacity"] = max(0, int(steps) // 1000 * 1000)
+    return sizes
+
+
+def _largest_power(smallest: int, fits: Callable[[int], bool]) -> int:
+    """Returns the largest power of two, at least `smallest` and at most 2^20, up to which sizes fit; 0 if none."""
+    best, size = 0, 1
+    while size <= 2**20:
+        if size >= smallest:
+            if not fits(size):
                 break
-            best = num_envs
-        num_envs *= 2
+            best = size
+        size *= 2
     return best
 
 
 def with_num_envs(experiment: Experiment, num_envs: int) -> Experiment:
     """Returns the experiment with another number of environments."""
     return dataclasses.replace(experiment, env=dataclasses.replace(experiment.env, num_envs=num_envs))
+
+
+def _with_agent(experiment: Experiment, **changes: int) -> Experiment:
+    return dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **changes))
 
 
 def environment_shapes(envs: Any) -> Shapes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`seed-hpc plan`: predicts the memory of a run by part and proposes a number of environments that fits a GPU."""
+"""`seed-hpc plan`: predicts the memory of a run by part and proposes sizes that fit a GPU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from seed_hpc.training.environments import make_environments
-    from seed_hpc.training.memory_plan import HEADROOM, environment_shapes, parse_size, plan_memory, propose_num_envs
+    from seed_hpc.training.memory_plan import HEADROOM, environment_shapes, parse_size, plan_memory, propose
 
     budget = parse_size(args.gpu_memory)
     experiment = _experiment(args)
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         "total_bytes": total,
         "budget_bytes": budget,
         "fits": total <= HEADROOM * budget,
-        "proposed_num_envs": propose_num_envs(experiment, shapes, budget),
+        "proposed": propose(experiment, shapes, budget),
     }
     if args.json is not None:
         try:
@@ -77,8 +77,9 @@ def _print(result: dict[str, Any]) -> None:
     table.add_row("memory of the GPU", f"{result['budget_bytes'] / 2**20:,.1f}")
     console = Console()
     console.print(table)
-    proposed = result["proposed_num_envs"]
-    if proposed:
-        console.print(f"The largest power of two of environments that fits: env.num_envs={proposed}", highlight=False)
+    proposed = result["proposed"]
+    if all(proposed.values()):
+        sizes = " or ".join(f"{name}={size}" for name, size in proposed.items())
+        console.print(f"The largest that fits, with the rest as it is: {sizes}", highlight=False)
     else:
-        console.print("Not even the smallest number of environments fits: choose a smaller network or unroll.")
+        console.print("Not even the smallest size fits: choose a smaller network, unroll or replay.")

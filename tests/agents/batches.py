@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random float64 rollouts with episode ends and truncations inside, as environments deliver them."""
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
@@ -65,3 +67,35 @@ def random_rollout(T, B, A, seed, end_probability=0.2):
         episode_return_TB=torch.full((T, B), torch.nan),
         episode_steps_TB=torch.zeros(T, B, dtype=torch.int64),
     )
+
+
+class LinearValues(nn.Module):
+    """Action values that are linear in the observation, a vector of X numbers."""
+
+    def __init__(self, X, A, seed):
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.weight = nn.Parameter(torch.randn(A, X, generator=generator, dtype=torch.float64))
+
+    def forward(self, inputs, state):
+        return inputs.obs_TBX @ self.weight.T, state
+
+
+def successive_rollouts(length, parts, B, X, A, seed):
+    """Yields (one long float32 rollout, its parts one after the other as an actor delivers them)."""
+    whole = random_rollout(length * parts, B, A, seed)
+    obs = torch.randn(length * parts + 1, B, X, generator=torch.Generator().manual_seed(seed))
+    whole.inputs = whole.inputs._replace(obs_TBX=obs, previous_reward_TB=whole.inputs.previous_reward_TB.float())
+    for k in range(parts):
+        steps, observations = slice(k * length, (k + 1) * length), slice(k * length, (k + 1) * length + 1)
+        yield (
+            whole,
+            replace(
+                whole,
+                inputs=Inputs(*(x[observations] for x in whole.inputs)),
+                last_TB=whole.last_TB[observations],
+                terminated_TB=whole.terminated_TB[steps],
+                behaviour={},
+                policy_version=k,
+            ),
+        )

@@ -11,6 +11,7 @@ from PIL import Image
 
 from seed_hpc import cli
 from seed_hpc.training import episode_gif, evaluate, evaluate_command
+from seed_hpc.training.checkpoint import CheckpointStore
 from seed_hpc.training.evaluate import RandomPolicy, beats_random, play_episodes
 from seed_hpc.training.human_scores import human_normalized, human_score
 from seed_hpc.training.loop import train
@@ -126,6 +127,16 @@ def test_command_writes_evaluation_and_gif(trained_run):
         assert gif.format == "GIF"
         assert gif.n_frames == 10
         assert gif.size == (5, 10)
+
+
+def test_a_policy_that_is_sampled_explores_as_it_did_at_the_end_of_training(catch, new_run):
+    overrides = ["agent.name=pqn", "agent.minibatches=4", "model.layer_norm=true", "agent.epsilon_end=0.03"]
+    experiment, loop = catch(*overrides)
+    directory = new_run(experiment, "a")
+    train(directory, loop)
+    checkpoint = CheckpointStore(directory.path / "checkpoints").latest()
+    policy, _ = evaluate.load_policy(experiment, checkpoint, CatchEnvs(5), torch.device("cpu"))
+    assert float(policy.agent.epsilon) == pytest.approx(0.03)
 
 
 def test_an_agent_no_better_than_random_fails_the_check(trained_run, monkeypatch):

@@ -35,10 +35,32 @@ PQN = [
 ]
 
 
+REPLAY = ["agent.stack_num=1", "agent.learning_starts=2000", "agent.replay_capacity=20_000", "agent.n_steps=3"]
+APEX_DQN = [
+    "agent.name=apex_dqn",
+    "agent.batch_size=64",
+    "agent.replay_ratio=2",
+    "agent.target_update_period=100",
+    *REPLAY,
+]
+R2D2 = [
+    "agent.name=r2d2",
+    "agent.batch_size=16",
+    "agent.burn_in=5",
+    "agent.length=10",
+    "agent.replay_ratio=2",
+    "agent.target_update_period=50",
+    "agent.discount=0.95",
+    "model.core=lstm",
+    "model.lstm_size=32",
+    *REPLAY,
+]
+
+
 @pytest.mark.parametrize(
     "overrides",
-    [["agent.name=vtrace"], ["agent.name=vtrace", "model.core=lstm"], ["agent.name=ppo"], PQN],
-    ids=["vtrace", "vtrace lstm", "ppo", "pqn"],
+    [["agent.name=vtrace"], ["agent.name=vtrace", "model.core=lstm"], ["agent.name=ppo"], PQN, APEX_DQN, R2D2],
+    ids=["vtrace", "vtrace lstm", "ppo", "pqn", "apex_dqn", "r2d2"],
 )
 def test_every_agent_learns_catch(catch, new_run, overrides):
     experiment, loop = catch("training.total_frames=60_000", "env.num_envs=32", *overrides)
@@ -110,6 +132,48 @@ def test_interrupted_and_resumed_equals_uninterrupted(catch, new_run, number, co
     assert without_times(parts) == without_times(whole)
     for name, tensor in loop.learner.network.state_dict().items():
         assert torch.equal(tensor, second.learner.network.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("overrides", [APEX_DQN, R2D2], ids=["apex_dqn", "r2d2"])
+def test_replay_agents_resume_with_their_replay(catch, new_run, overrides):
+    overrides = [*overrides, "agent.learning_starts=500", "agent.replay_capacity=1500", "training.total_frames=3600"]
+    experiment, loop = catch(*overrides, max_steps=7)
+    whole = new_run(experiment, "whole")
+    train(whole, loop)
+
+    parts = new_run(experiment, "parts")
+    for iteration in (4, 25, 40):  # before the first update; with a ring that is not full; with one that is
+        _, part = catch(*overrides, max_steps=7)
+        SignalAt(part, iteration - part_iterations(parts), signal.SIGTERM)
+        assert train(parts, part, resume=iteration > 4) == "interrupted"
+    _, last = catch(*overrides, max_steps=7)
+    assert train(parts, last, resume=True) == "finished"
+    assert without_times(parts) == without_times(whole)
+    for name, tensor in loop.learner.network.state_dict().items():
+        assert torch.equal(tensor, last.learner.network.state_dict()[name]), name
+
+
+def test_a_replay_that_is_not_saved_is_filled_anew(catch, new_run):
+    overrides = [*APEX_DQN, "agent.learning_starts=800", "agent.save_replay=false"]
+    experiment, loop = catch(*overrides)
+    directory = new_run(experiment, "a")
+    SignalAt(loop, 20, signal.SIGTERM)
+    train(directory, loop)
+    assert loop.learner.num_updates > 0
+    _, again = catch(*overrides)
+    again.load_checkpoint(CheckpointStore(directory.path / "checkpoints").latest())
+    updates = again.learner.num_updates
+    assert updates == loop.learner.num_updates
+    for _ in range(9):  # 80 steps each
+        again.learn_from(again.actor.unroll())
+    assert again.learner.num_updates == updates
+    again.learn_from(again.actor.unroll())
+    assert again.learner.num_updates > updates
+
+
+def part_iterations(directory):
+    """Iterations of 80 frames that a run has behind it."""
+    return json.loads((directory.path / "run.json").read_text()).get("frames", 0) // 80
 
 
 def test_resume_from_an_older_checkpoint_drops_the_lines_after_it(catch, new_run):

@@ -12,7 +12,7 @@ from seed_hpc.config import default_experiment
 from seed_hpc.errors import UserError
 from seed_hpc.training.environments import make_environments
 from seed_hpc.training.loop import ClosedLoop
-from seed_hpc.training.memory_plan import environment_shapes, parse_size, plan_memory, propose_num_envs
+from seed_hpc.training.memory_plan import environment_shapes, parse_size, plan_memory, propose
 
 
 def peak_bytes(function):
@@ -27,6 +27,9 @@ def peak_bytes(function):
     return peak
 
 
+REPLAY = ["agent.replay_capacity=2000", "agent.learning_starts=0", "agent.replay_ratio=10"]
+
+
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -34,8 +37,10 @@ def peak_bytes(function):
         ["agent.name=vtrace", "model.encoder=impala", "model.core=lstm"],
         ["agent.name=ppo", "agent.minibatches=2", "optimizer.name=rmsprop"],
         ["agent.name=pqn", "agent.minibatches=4", "model.layer_norm=true", "training.rollouts_ahead=1"],
+        ["agent.name=apex_dqn", "agent.batch_size=64", *REPLAY],
+        ["agent.name=r2d2", "agent.batch_size=8", "agent.burn_in=3", "agent.length=6", "model.core=lstm", *REPLAY],
     ],
-    ids=["vtrace nature", "vtrace impala lstm", "ppo", "pqn"],
+    ids=["vtrace nature", "vtrace impala lstm", "ppo", "pqn", "apex_dqn", "r2d2"],
 )
 def test_plan_is_what_a_run_allocates(overrides):
     common = ["env.num_envs=8", "training.unroll_length=12", "training.device=cpu", "training.num_threads=1"]
@@ -54,6 +59,8 @@ def test_plan_is_what_a_run_allocates(overrides):
     assert parts["optimizer"] == sum(x.nbytes for x in moments)
     assert parts["rollouts"] == sum(buffer.num_bytes() for buffer in loop.actor._buffers)
 
+    if "replay" in parts:
+        assert parts["replay"] == loop.agent.replay.memory_bytes
     batch = next(iter(loop.agent.batches(network, loop.actor.unroll(), loop.learner.generator)))
     network.zero_grad(set_to_none=True)
     measured = peak_bytes(lambda: loop.agent.loss(network, batch).loss.backward())
@@ -62,17 +69,24 @@ def test_plan_is_what_a_run_allocates(overrides):
     loop.envs.close()
 
 
-def test_the_proposed_number_fits_and_twice_as_many_do_not():
-    experiment = default_experiment("vtrace")
+@pytest.mark.parametrize("name", ["vtrace", "apex_dqn"])
+def test_the_proposed_sizes_fit_and_larger_ones_do_not(name):
+    overrides = ["agent.replay_capacity=100_000"] if name == "apex_dqn" else []
+    experiment = default_experiment(name, overrides)
     envs = make_environments(experiment.env, num_envs=1, device=torch.device("cpu"))
     shapes = environment_shapes(envs)
     envs.close()
-    proposed = propose_num_envs(experiment, shapes, 4 * 2**30)
+    proposed = propose(experiment, shapes, 4 * 2**30)
+    assert set(proposed) == {"env.num_envs"} | (
+        {"agent.batch_size", "agent.replay_capacity"} if name == "apex_dqn" else set()
+    )
 
-    def total(num_envs):
-        return sum(plan_memory(default_experiment("vtrace", [f"env.num_envs={num_envs}"]), shapes).values())
+    def total(option, size):
+        return sum(plan_memory(default_experiment(name, [*overrides, f"{option}={size}"]), shapes).values())
 
-    assert total(proposed) <= 0.9 * 4 * 2**30 < total(2 * proposed)
+    for option, size in proposed.items():
+        larger = size + 2000 if option == "agent.replay_capacity" else 2 * size
+        assert total(option, size) <= 0.9 * 4 * 2**30 < total(option, larger), option
 
 
 def test_command(tmp_path, capsys):
@@ -82,7 +96,7 @@ def test_command(tmp_path, capsys):
     assert result["num_envs"] == 256
     assert result["fits"]
     assert result["total_bytes"] == sum(result["parts_bytes"].values())
-    assert f"env.num_envs={result['proposed_num_envs']}" in capsys.readouterr().out
+    assert f"env.num_envs={result['proposed']['env.num_envs']}" in capsys.readouterr().out
     assert cli.main(["plan", "--agent", "ppo", "--gpu-memory", "700M", "env.num_envs=4096"]) == 1
     assert cli.main(["plan", "--agent", "pp", "--gpu-memory", "16GiB"]) == 2
     assert cli.main(["plan", "--agent", "ppo", "--gpu-memory", "lots"]) == 2
