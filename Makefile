@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 
-.PHONY: help setup setup-dev demo kernels parity-kernels test test-cpp lint format constraints clean test-hpc bench-netns fuzz
+.PHONY: help setup setup-dev demo kernels parity-kernels test test-cpp lint format constraints clean test-hpc bench-netns parity fuzz hostile
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
@@ -48,6 +48,17 @@ test-hpc: setup-dev  ## the pipeline on a Slurm cluster inside an Apptainer imag
 
 bench-netns: setup-dev  ## grouped against flat gradient exchange over a slow link (root)
 	$(BIN)/python tests/hpc/bench_netns.py
+
+parity: setup-dev  ## every game against ale-py: machine, modes, vector environment (an hour of two cores)
+	$(BIN)/python -m seed_hpc.cli parity --games all --frames 10000 --seeds 2 --json results/parity/machine.json
+	$(BIN)/python -m seed_hpc.cli parity --games all --modes --json results/parity/modes.json
+	$(BIN)/python -m seed_hpc.cli parity --games all --vector --lanes 8 --steps 2000 --json results/parity/vector.json
+
+hostile:  ## 100,000 frames of two random cartridges of each type under sanitizers (an hour)
+	cmake -S . -B build/sanitized -DSEED_BUILD_TESTS=ON -DSEED_SANITIZE=address,undefined \
+	  -DSEED_LIBRARY_DIR=build/sanitized -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	cmake --build build/sanitized --target test_interpreters --parallel 2
+	build/sanitized/cuda/tests/test_interpreters 18 100000
 
 FUZZ_SECONDS ?= 600
 fuzz:  ## hostile cartridges: libFuzzer with sanitizers (FUZZ_SECONDS=600; needs clang)

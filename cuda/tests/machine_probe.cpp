@@ -91,6 +91,33 @@ void probe_get(const Probe* probe, uint8_t* ram, uint8_t* cartridge_ram, uint8_t
   numbers[4] = console.cpu.PC;
 }
 
+// Executes one instruction with the RAM and the registers given (A, X, Y, SP, status, PC low, PC high), which receive
+// what it leaves. Returns its cycles.
+int probe_execute(Probe* probe, uint8_t* registers, uint8_t* ram) {
+  seed::Console& console = probe->console;
+  seed::Mos6502& cpu = console.cpu;
+  cpu.A = registers[0];
+  cpu.X = registers[1];
+  cpu.Y = registers[2];
+  cpu.SP = registers[3];
+  seed::cpu_set_status(cpu, registers[4]);
+  cpu.PC = static_cast<uint16_t>(registers[5] | registers[6] << 8);
+  std::memcpy(console.riot.ram, ram, sizeof console.riot.ram);
+  console.cycles = 0;
+  seed::Bus bus{console, probe->rom, probe->display, probe->inputs, nullptr};
+  seed::cpu_step(bus);
+  const uint8_t after[] = {cpu.A,
+                           cpu.X,
+                           cpu.Y,
+                           cpu.SP,
+                           seed::cpu_status(cpu),
+                           static_cast<uint8_t>(cpu.PC),
+                           static_cast<uint8_t>(cpu.PC >> 8)};
+  std::memcpy(registers, after, sizeof after);
+  std::memcpy(ram, console.riot.ram, sizeof console.riot.ram);
+  return console.cycles;
+}
+
 const void* probe_console(const Probe* probe, uint32_t* size_bytes) {
   *size_bytes = sizeof probe->console;
   return &probe->console;

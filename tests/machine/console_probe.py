@@ -66,6 +66,12 @@ class ConsoleProbe:
         self._library.probe_run(self._handle, frames, int(draw))
         self._get()
 
+    def execute(self, registers: bytes, ram: bytes) -> tuple[bytes, bytes, int]:
+        """Executes one instruction; registers: A, X, Y, SP, status, PC low, PC high. Returns both after, and cycles."""
+        after, ram_after = (ctypes.c_uint8 * 7)(*registers), (ctypes.c_uint8 * 128)(*ram)
+        cycles = self._library.probe_execute(self._handle, after, ram_after)
+        return bytes(after), bytes(ram_after), cycles
+
     @property
     def num_lines(self) -> int:
         return int(self.numbers[0])
