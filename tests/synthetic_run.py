@@ -22,6 +22,7 @@ def write_run(
     seed: int = 1,
     final_return: float = -4.0,
     phases: bool = True,
+    memory: bool = True,
     evaluation: bool = True,
     gif: bool = True,
     ranks: int = 1,
@@ -53,6 +54,9 @@ def write_run(
                 "loss": 2.0 * math.exp(-3 * index / lines) + 0.05 * rng.standard_normal(),
                 "learning_rate": 6e-4 * (1 - index / lines),
             }
+            if memory:
+                used = {"rollouts": 2 * 10**8, "environments": 10**8 + 10**6 * index, "reserve of torch": 0}
+                line["memory_bytes"] = used
             if phases:
                 line["phase_seconds"] = {"environment": 4.1, "inference": 2.2, "learner": 3.4, "logging": 0.1}
             file.write(json.dumps(line) + "\n")

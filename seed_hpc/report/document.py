@@ -99,6 +99,7 @@ def run_section(run: RunRecord) -> JsonObject:
         "curves": {name: thin(run.column(name), CURVE_POINTS) for name in CURVES if any_value(run.column(name))},
         "evaluation": _evaluation(run),
         "phases": _phases(run),
+        "memory": _memory(run),
         "utilisation": (run.analysis or {}).get("utilisation", []),
         "analysis": _analysis(run),
         "profiles": [{key: profile.get(key) for key in PROFILE_KEYS} for profile in run.profiles],
@@ -334,6 +335,21 @@ def _phases(run: RunRecord) -> list[JsonObject] | None:
         return None
     rows = [{"name": name, "seconds": seconds, "share": seconds / whole} for name, seconds in totals.items()]
     return sorted(rows, key=lambda row: -float(str(row["seconds"])))
+
+
+def _memory(run: RunRecord) -> JsonObject | None:
+    """Bytes by owner over time, the largest owner first; None where the run recorded none."""
+    lines = [line for line in run.metrics if _mapping(line.get("memory_bytes"))]
+    if not lines:
+        return None
+    names = {str(name): None for line in lines for name in line["memory_bytes"]}
+    owners = {name: [finite_or_none(line["memory_bytes"].get(name)) for line in lines] for name in names}
+    largest = sorted(owners, key=lambda name: -max(value or 0.0 for value in owners[name]))
+    return {
+        "device": "GPU" if has_gpu({"hardware": _mapping(run.info.get("hardware"))}) else "host",
+        "time_s": thin([finite_or_none(line.get("time_s")) for line in lines], CURVE_POINTS),
+        "owners": [{"name": name, "bytes": thin(owners[name], CURVE_POINTS)} for name in largest if any(owners[name])],
+    }
 
 
 def _analysis(run: RunRecord) -> JsonObject | None:

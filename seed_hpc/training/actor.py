@@ -107,6 +107,10 @@ class Actor:
         self.num_unrolls += 1
         return rollout
 
+    def rollout_bytes(self) -> int:
+        """Returns the memory of all rollout buffers."""
+        return sum(rollout.num_bytes() for rollout in self._buffers)
+
     def times(self, rollout: Rollout) -> tuple[Instant, Instant]:
         """Returns when the rollout began and when it was complete."""
         return self._times[self._index_of(rollout)]

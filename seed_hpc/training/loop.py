@@ -30,6 +30,7 @@ from seed_hpc.training.checkpoint import CheckpointStore, load_checkpoint, rank_
 from seed_hpc.training.convergence import ConvergenceDetector
 from seed_hpc.training.environments import Environments, is_continuous, make_environments, num_actions
 from seed_hpc.training.learner import Learner, NonFiniteError
+from seed_hpc.training.memory_use import memory_by_owner
 from seed_hpc.training.metrics import MetricsWriter
 from seed_hpc.training.optimizers import learning_rate
 from seed_hpc.training.precision import Precision
@@ -269,7 +270,7 @@ class _Recorder:
             self.checkpoint()
 
     def log(self) -> None:
-        """Writes a log line. All but its times and rates are functions of the run's position alone."""
+        """Writes a log line. All but its times, rates and memory are functions of the run's position alone."""
         loop, statistics = self.loop, self.loop.statistics
         if loop.device.type == "cuda":
             loop.learner.check_finite()
@@ -298,6 +299,7 @@ class _Recorder:
                     "learning_rate": loop.learning_rate,
                     **means,
                     "phase_seconds": loop.timer.take(),
+                    "memory_bytes": memory_by_owner(loop.learner, loop.actor, loop.device),
                 }
             )
         self._logged, self._frames_logged = now, statistics.frames

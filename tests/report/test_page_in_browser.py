@@ -37,7 +37,8 @@ def test_the_page_is_whole(browser, page, tmp_path, width, dark):
     drawn = browser.evaluate(
         "[...document.querySelectorAll('.plot')].map((plot) => plot.querySelectorAll('.trace').length)"
     )
-    assert len(drawn) == 9  # return twice, three diagnostics, throughput, two evaluations, roofline
+    # return twice, three diagnostics, throughput, two evaluations, two of memory, roofline
+    assert len(drawn) == 11
     assert all(drawn), f"a plot is empty: {drawn}"
     too_wide = "(plot) => plot.querySelector('svg').clientWidth > plot.clientWidth"
     assert browser.evaluate(f"[...document.querySelectorAll('.plot')].filter({too_wide}).length") == 0

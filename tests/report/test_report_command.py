@@ -51,6 +51,8 @@ def test_a_report_of_one_run(tmp_path, output):
     assert run["throughput"]["samples"] == 54  # 60 lines less the first tenth
     assert [phase["name"] for phase in run["phases"]] == ["environment", "learner", "inference", "logging"]
     assert sum(phase["share"] for phase in run["phases"]) == pytest.approx(1)
+    assert [owner["name"] for owner in run["memory"]["owners"]] == ["rollouts", "environments"]  # nothing empty
+    assert run["memory"]["owners"][1]["bytes"][-1] == 10**8 + 59 * 10**6
     assert run["evaluation"]["human_normalised"] == pytest.approx(
         (run["evaluation"]["mean"] - run["evaluation"]["random"]["mean"]) / (14.6 - run["evaluation"]["random"]["mean"])
     )

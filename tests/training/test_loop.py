@@ -14,8 +14,9 @@ from seed_hpc.errors import RunFailedError
 from seed_hpc.training.checkpoint import CheckpointStore, load_checkpoint
 from seed_hpc.training.loop import ClosedLoop, train
 
-# What a clock decides; everything else in a log line is a function of the position alone.
+# What a clock or an allocator decides; everything else in a log line is a function of the position alone.
 TIMES = {"time_s", "unix_time_s", "fps", "phase_seconds", "step_to_gradient_p50_s", "step_to_gradient_p95_s"}
+TIMES |= {"memory_bytes"}
 
 
 def lines(directory):

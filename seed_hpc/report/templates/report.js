@@ -77,6 +77,15 @@
       if (small) extra.margin = { l: 40, r: 8, t: 6, b: 36 };
       return [traces, layout(axis(xTitle[x], x === "frames" ? { tickformat: "~s" } : {}), axis(title, zero), extra)];
     },
+    memory(element) {
+      const { time_s, owners } = report.runs[Number(element.dataset.run)].memory;
+      const traces = owners.map((owner, index) => ({
+        type: "scatter", mode: "lines", stackgroup: "owners", name: owner.name, x: time_s.map(xOf.time_s), y: owner.bytes,
+        line: { color: seriesColour(index), width: 1 }, hovertemplate: "%{y:.3~s}B<extra>" + owner.name + "</extra>",
+      }));
+      const bytes = axis("bytes", { tickformat: "~s", rangemode: "tozero" });
+      return [traces, layout(axis(xTitle.time_s), bytes, { showlegend: true })];
+    },
     roofline(element) {
       const { ceilings, points } = report.runs[Number(element.dataset.run)].analysis.roofline;
       const ridge = ceilings.flops / ceilings.bytes_per_s;
