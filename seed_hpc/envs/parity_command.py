@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import os
 import time
@@ -56,10 +57,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=0, help="games at a time (default: one a processor)")
     parser.add_argument("--rom-folder", type=Path, help="folder of <game>.bin files (default: the ale-py package)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every comparison to FILE")
+    parser.add_argument(
+        "--table",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="compare nothing, print FILEs of --json as one Markdown table",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the comparisons; returns 0 when all are equal, else 1."""
+    if args.table is not None:
+        print(markdown_table([read_document(path) for path in args.table]))
+        return 0
     tasks = plan_tasks(args)
     parity.import_ale_py()
     start = time.monotonic()
@@ -186,11 +197,51 @@ def summary(results: Sequence[Comparison], seconds: float) -> str:
     return f"{len(games)} games, {len(results)} runs, {frames} frames compared in {seconds:.0f} s: {verdict}"
 
 
+def read_document(path: Path) -> dict[str, Any]:
+    """Returns what `--json` wrote.
+
+    Raises:
+        UserError: The file cannot be read or is none of ours.
+    """
+    try:
+        content = json.loads(path.read_text())
+        if content["schema_version"] != 1:
+            raise KeyError
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): name files that --json wrote") from None
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path} is no file of seed-hpc parity: name files that --json wrote") from None
+    return dict(content)
+
+
+def markdown_table(documents: Sequence[dict[str, Any]]) -> str:
+    """Returns a line for each game and two columns for each document: what was compared, and whether it was equal."""
+    kinds = [document_kind(entry) for entry in documents]
+    header = " | ".join(f"{kind} runs | {'lane-steps' if kind == 'vector' else 'frames'}" for kind in kinds)
+    lines = [f"| game | {header} | equal |", "|---|" + "---:|" * (2 * len(kinds)) + "---|"]
+    games = sorted({comparison["game"] for entry in documents for comparison in entry["comparisons"]})
+    for game in [*games, "all"]:
+        cells, equal = [], True
+        for entry in documents:
+            rows = [row for row in entry["comparisons"] if game in (row["game"], "all")]
+            cells.append(f"{len(rows):,} | {sum(row['frames'] for row in rows):,}")
+            equal &= bool(rows) and all(row["difference"] is None and row["error"] is None for row in rows)
+        lines.append(f"| {game} | {' | '.join(cells)} | {'yes' if equal else 'NO'} |")
+    return "\n".join(lines)
+
+
+def document_kind(content: dict[str, Any]) -> str:
+    """Returns what a document compared: machine, modes or vector."""
+    return "vector" if content["options"]["vector"] else "modes" if content["options"]["modes"] else "machine"
+
+
 def document(args: argparse.Namespace, results: Sequence[Comparison], seconds: float) -> dict[str, Any]:
     """Returns everything that was compared as plain JSON values."""
     import ale_py
 
-    options = {key: str(value) if isinstance(value, Path) else value for key, value in vars(args).items()}
+    options = {
+        key: str(value) if isinstance(value, Path) else value for key, value in vars(args).items() if key != "table"
+    }
     return {
         "schema_version": 1,
         "options": options,

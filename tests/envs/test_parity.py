@@ -24,6 +24,23 @@ def test_equal_games_exit_0(tmp_path, capsys):
     assert [entry["frames"] for entry in document["comparisons"]] == [60, 60, 60, 60]
     assert {entry["game"] for entry in document["comparisons"]} == {"pong", "qbert"}
 
+    assert cli.main(["parity", "--table", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| pong | 2 | 120 | yes |",
+        "| qbert | 2 | 120 | yes |",
+        "| all | 4 | 240 | yes |",
+    ]
+    document["comparisons"][0]["error"] = "the process ended with code -11"
+    path.write_text(json.dumps(document))
+    assert cli.main(["parity", "--table", str(path)]) == 0
+    assert "| pong | 2 | 120 | NO |" in capsys.readouterr().out
+
+
+def test_the_table_of_something_else_is_refused(tmp_path, capsys):
+    (tmp_path / "other.json").write_text("{}")
+    assert cli.main(["parity", "--table", str(tmp_path / "other.json")]) == 2
+    assert "name files that --json wrote" in capsys.readouterr().err
+
 
 def test_every_mode_and_difficulty_is_covered():
     results = list(parity.compare_modes("pong", seed=0, num_frames=3))
