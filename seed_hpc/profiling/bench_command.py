@@ -9,6 +9,7 @@ from importlib import import_module
 # Target -> (module with add_arguments and run, one line of help).
 TARGETS: dict[str, tuple[str, str]] = {
     "env": ("seed_hpc.envs.bench_env", "frames a second of the environments, beside ale-py and EnvPool"),
+    "loop": ("seed_hpc.training.bench_loop", "environments, inference and learning of a training run"),
     "replay": ("seed_hpc.replay.bench_replay", "transitions a second of the replay, beside torchrl and NumPy"),
     "collectives": ("seed_hpc.distributed.bench_collectives", "collectives and gradient exchanges"),
     "scaling": ("seed_hpc.distributed.bench_scaling", "training with 1, 2, 4 ... ranks, and a projection"),
