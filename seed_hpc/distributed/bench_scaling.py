@@ -2,7 +2,8 @@
 """`seed-hpc bench scaling`: frames per second of a training with 1, 2, 4 ... ranks, and a projection to more.
 
 Every rank keeps its number of environments (weak scaling), so with n ranks perfect scaling is n times the frames per
-second of one; efficiency is the part of that which is reached. The first log line of each run is left out.
+second of one; efficiency is the part of that which is reached. The first log line of each run is left out. Repeats are
+interleaved, and the efficiency of a repeat is against one rank in the same repeat; medians of both are shown.
 
 The projection is a model, not a measurement: an iteration takes the time that it took on one rank plus one exchange of
 the gradients, predicted for the quickest algorithm by `planner.predicted_s` and not overlapped with anything.
@@ -13,9 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,11 +30,12 @@ from seed_hpc.errors import RunFailedError, UserError
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """Frames per second of all ranks together."""
+    """Frames per second of all ranks together, medians of the repeats."""
 
     ranks: int
     frames_per_s: float
     efficiency: float
+    efficiencies: tuple[float, ...] = ()  # of each repeat
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", default="pong_vtrace_demo", help="experiment (default: %(default)s)")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4], help="numbers of local ranks to measure")
     parser.add_argument("--frames", type=float, default=60_000, help="frames per rank (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=1, help="of each number, interleaved (default: %(default)s)")
     parser.add_argument("--project", type=int, nargs="*", default=[8, 64, 512], help="numbers of GPUs to project to")
     parser.add_argument("--gpus-per-node", type=int, default=8, help="of the projected machine (default: %(default)s)")
     parser.add_argument("--frames-per-s", type=float, help="project from this speed of one GPU, not the measured one")
@@ -49,22 +54,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures, projects, prints."""
-    if min(args.ranks) < 1 or args.frames < 1 or args.gpus_per_node < 1:
-        raise UserError("--ranks, --frames and --gpus-per-node must be 1 or more")
+    if min(*args.ranks, args.frames, args.repeats, args.gpus_per_node) < 1:
+        raise UserError("--ranks, --frames, --repeats and --gpus-per-node must be 1 or more")
     experiment = load_experiment(args.config, args.overrides)
-    speeds: dict[int, float] = {}
+    speeds: dict[int, list[float]] = {ranks: [] for ranks in sorted({1, *args.ranks})}
     num_parameters = 0
-    for ranks in sorted({1, *args.ranks}):
-        with tempfile.TemporaryDirectory() as folder:
-            speeds[ranks], num_parameters = _train(args, experiment, ranks, Path(folder))
-    measured = [
-        Point(ranks=ranks, frames_per_s=speed, efficiency=speed / (ranks * speeds[1]))
-        for ranks, speed in speeds.items()
-    ]
+    for _ in range(args.repeats):
+        for ranks, found in speeds.items():
+            with tempfile.TemporaryDirectory() as folder:
+                speed, num_parameters = _train(args, experiment, ranks, Path(folder))
+            found.append(speed)
+    measured = [measured_point(ranks, found, speeds[1]) for ranks, found in speeds.items()]
     links = topology.read_description(args.links).links if args.links else topology.NOMINAL_LINKS
     iteration_frames = experiment.env.num_envs * experiment.training.unroll_length * experiment.env.frameskip
     projected = [
-        project(ranks, args.gpus_per_node, args.frames_per_s or speeds[1], iteration_frames, 4 * num_parameters, links)
+        project(
+            ranks,
+            args.gpus_per_node,
+            args.frames_per_s or measured[0].frames_per_s,
+            iteration_frames,
+            4 * num_parameters,
+            links,
+        )
         for ranks in args.project
     ]
     if args.json:
@@ -106,6 +117,19 @@ def _train(args: argparse.Namespace, experiment: Experiment, ranks: int, folder:
     return (last["frames"] - first["frames"]) / (last["time_s"] - first["time_s"]), num_parameters
 
 
+def measured_point(ranks: int, speeds: Sequence[float], alone: Sequence[float]) -> Point:
+    """Returns medians over repeats.
+
+    Args:
+        ranks: Number of ranks.
+        speeds: Frames per second of each repeat.
+        alone: The same of one rank.
+    """
+    efficiencies = tuple(speed / (ranks * one) for speed, one in zip(speeds, alone, strict=True))
+    speed, efficiency = statistics.median(speeds), statistics.median(efficiencies)
+    return Point(ranks=ranks, frames_per_s=speed, efficiency=efficiency, efficiencies=efficiencies)
+
+
 def project(
     ranks: int,
     gpus_per_node: int,
@@ -143,5 +167,6 @@ def _print(experiment: Experiment, measured: list[Point], projected: list[Point]
         table.add_column(column, justify="left" if column == "source" else "right")
     for source, points in (("measured", measured), ("projection", projected)):
         for point in points:
-            table.add_row(str(point.ranks), f"{point.frames_per_s:,.0f}", f"{point.efficiency:.1%}", source)
+            spread = f" ({min(values):.1%} to {max(values):.1%})" if len(values := point.efficiencies) > 1 else ""
+            table.add_row(str(point.ranks), f"{point.frames_per_s:,.0f}", f"{point.efficiency:.1%}{spread}", source)
     Console().print(table)

@@ -24,6 +24,13 @@ def test_projection_by_hand():
     assert bench_scaling.project(4, 2, 25.0, 100, 400.0, LINKS).efficiency == pytest.approx(4 / 7)
 
 
+def test_efficiency_is_against_one_rank_in_the_same_repeat():
+    point = bench_scaling.measured_point(2, [150.0, 60.0, 190.0], [100.0, 50.0, 100.0])
+    assert point.frames_per_s == 150.0
+    assert point.efficiencies == (0.75, 0.6, 0.95)
+    assert point.efficiency == 0.75
+
+
 def test_measurement(tmp_path):
     parser = argparse.ArgumentParser()
     bench_scaling.add_arguments(parser)
