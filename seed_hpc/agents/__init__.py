@@ -18,6 +18,7 @@ AGENTS: dict[str, tuple[str, str, str]] = {
     "pqn": ("seed_hpc.agents.pqn", "PQN", "PQNConfig"),
     "apex_dqn": ("seed_hpc.agents.apex_dqn", "ApexDQN", "ApexDQNConfig"),
     "r2d2": ("seed_hpc.agents.r2d2", "R2D2", "R2D2Config"),
+    "distillation": ("seed_hpc.agents.distillation", "Distillation", "DistillationConfig"),
 }
 
 

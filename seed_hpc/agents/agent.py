@@ -115,6 +115,9 @@ class Agent(ABC):
         )
         return network.to(self.device)
 
+    def prepare(self) -> None:  # noqa: B027 - most agents need nothing
+        """Called once before training: loads what only the learner needs."""
+
     def zero_action(self, num_envs: int) -> Tensor:
         """Returns zeros in the shape and type of actions: int64 (B,), or float32 (B, A) where they are continuous."""
         if self.continuous:

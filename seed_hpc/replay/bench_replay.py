@@ -144,6 +144,7 @@ class Ours(Engine):
     def append(self) -> int:
         """See `Engine`."""
         self.replay.append(**self.rollout)
+        len(self.replay)  # takes them into the tree; the learner's next call would, and that is part of an append
         return NUM_ENVS * UNROLL
 
     def sample(self) -> int:

@@ -8,7 +8,7 @@ would prefer short ones, which are the bad ones in most games.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,16 @@ from torch import Tensor
 
 from seed_hpc.agents import agent_class
 from seed_hpc.agents.agent import Agent
+from seed_hpc.agents.distillation import Distillation, teacher_run
 from seed_hpc.config import Experiment
+from seed_hpc.errors import UserError
 from seed_hpc.models.network import Inputs, Network
-from seed_hpc.report.statistics import bootstrap_mean
+from seed_hpc.report.statistics import bootstrap_difference, bootstrap_mean
 from seed_hpc.training.checkpoint import load_checkpoint
 from seed_hpc.training.environments import Environments, is_continuous, make_environments, num_actions
 from seed_hpc.training.human_scores import SOURCE, human_normalized, human_score
+
+_WHOLE_GAMES = {"episodic_life": False}  # a score is that of a whole game
 
 # Maps one step of n environments and the state (n, S) of the core before it to actions (n,) and the state after it.
 Policy = Callable[[Inputs, Tensor], tuple[Tensor, Tensor]]
@@ -193,18 +197,17 @@ def evaluate(experiment: Experiment, checkpoint: Path, device: torch.device) -> 
     """
     options, game = experiment.evaluation, experiment.env.game
     clip = experiment.env.reward_clipping
-    changes = {"episodic_life": False}  # a score is that of a whole game
-    envs = make_environments(experiment.env, num_envs=options.episodes, device=device, **changes)
-    policy, state = load_policy(experiment, checkpoint, envs, device)
-    trained = play_episodes(envs, policy, seed=options.seed, clip_rewards=clip)
-    envs.close()
+    trained, policy, state = play_trained(experiment, checkpoint, device)
 
-    envs = make_environments(experiment.env, num_envs=options.random_episodes, device=device, **changes)
+    envs = make_environments(experiment.env, num_envs=options.random_episodes, device=device, **_WHOLE_GAMES)
     random = RandomPolicy(envs.single_action_space, seed=options.seed, device=device)
     untrained = play_episodes(envs, random, seed=options.seed, clip_rewards=clip)
     envs.close()
 
     summary = trained.summary()
+    of_teacher = {}
+    if isinstance(policy.agent, Distillation):
+        of_teacher = compare_with_teacher(experiment, policy, trained, device)
     return {
         "game": game,
         **summary,
@@ -218,7 +221,49 @@ def evaluate(experiment: Experiment, checkpoint: Path, device: torch.device) -> 
         "repeat_action_probability": experiment.env.repeat_action_probability,
         "checkpoint": checkpoint.name,
         "frames": int(state["statistics"]["agent_steps"]) * experiment.env.frameskip,
+        **of_teacher,
     }
+
+
+def play_trained(
+    experiment: Experiment, checkpoint: Path, device: torch.device
+) -> tuple[Episodes, TrainedPolicy, dict[str, Any]]:
+    """Plays the evaluation's episodes; returns them, the policy and the checkpoint's content."""
+    options = experiment.evaluation
+    envs = make_environments(experiment.env, num_envs=options.episodes, device=device, **_WHOLE_GAMES)
+    policy, state = load_policy(experiment, checkpoint, envs, device)
+    episodes = play_episodes(envs, policy, seed=options.seed, clip_rewards=experiment.env.reward_clipping)
+    envs.close()
+    return episodes, policy, state
+
+
+def compare_with_teacher(
+    experiment: Experiment, student: TrainedPolicy, episodes: Episodes, device: torch.device
+) -> dict[str, Any]:
+    """Returns the teacher's returns in the same environments, what the student lost of them, and both sizes.
+
+    Raises:
+        UserError: The teacher's run is gone, or is of another game.
+    """
+    taught, checkpoint = teacher_run(experiment.agent.teacher)
+    if taught.env.game != experiment.env.game:
+        raise UserError(f"the teacher {experiment.agent.teacher} plays {taught.env.game}, not {experiment.env.game}")
+    teacher = replace(taught, env=experiment.env, evaluation=experiment.evaluation)
+    teacher_episodes, policy, _ = play_trained(teacher, checkpoint, device)
+    lost = bootstrap_difference(episodes.returns, teacher_episodes.returns)
+    return {
+        "parameters": _num_parameters(student.network),
+        "teacher": {
+            "run": experiment.agent.teacher,
+            "parameters": _num_parameters(policy.network),
+            **teacher_episodes.summary(),
+        },
+        "return_lost": {"mean": lost.estimate, "ci95": [lost.low, lost.high]},
+    }
+
+
+def _num_parameters(network: Network) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
 
 
 def beats_random(evaluation: dict[str, Any]) -> bool:

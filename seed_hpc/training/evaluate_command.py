@@ -75,6 +75,13 @@ def _sentences(result: dict[str, Any]) -> list[str]:
         f"  agent   {interval(result)}",
         f"  random  {interval(result['random'])}",
     ]
+    if "teacher" in result:
+        lost = result["return_lost"]
+        lines.append(f"  teacher {interval(result['teacher'])}")
+        lines.append(
+            f"  lost    {lost['mean']:.2f}  [{lost['ci95'][0]:.2f}, {lost['ci95'][1]:.2f}]  with "
+            f"{result['parameters']:,} parameters instead of {result['teacher']['parameters']:,}"
+        )
     if result["human"] is not None:
         lines.append(f"  human   {result['human']:.2f}  ({result['human_source']})")
     return lines

@@ -86,6 +86,7 @@ class ClosedLoop:
             num_envs=self.envs.num_envs,
             device=device,
         )
+        self.agent.prepare()
         network = self.agent.build_network()
         self.rollouts_ahead = options.rollouts_ahead
         if self.rollouts_ahead < 0:
