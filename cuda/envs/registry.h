@@ -5,12 +5,14 @@
 #include <array>
 
 #include "envs/ball.h"
+#include "envs/quadruped.h"
 
 namespace seed {
 
-inline const std::array<const seed_environment*, 1>& registered_environments() {
-  static const std::array<const seed_environment*, 1> all{{
+inline const std::array<const seed_environment*, 2>& registered_environments() {
+  static const std::array<const seed_environment*, 2> all{{
       Ball_environment(),
+      Quadruped_environment(),
   }};
   return all;
 }

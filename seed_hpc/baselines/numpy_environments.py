@@ -129,3 +129,110 @@ class NumpyBall(NumpyEnvironment):
         tilt = np.stack((self.state["tilt_z"], self.state["tilt_x"]), -1) / np.float32(0.5054)
         place = self.state["position"] / np.float32(2.5)
         return np.concatenate((tilt, place, self.state["velocity"] / np.float32(5)), -1)
+
+
+class NumpyQuadruped(NumpyEnvironment):
+    """`quadruped`, see cuda/envs/quadruped.h, in the general form: Jacobians of all bodies and a dense mass matrix.
+
+    The coordinates are x, z, pitch, then thigh and shank of each leg. A body at the end of a chain of vectors r_i
+    that turn with the coordinates q_i has the Jacobian columns dr_i/dq_i and the bias acceleration -sum r_i qdot_i^2.
+    """
+
+    max_episode_steps = 500
+    action_size = 8
+    num_coordinates = 11
+    hips = np.array([0.3, 0.3, -0.3, -0.3])
+    gravity, friction = 9.81, 0.8
+    step_seconds = 0.00125
+
+    def initial_state(self) -> dict[str, Array]:
+        """See `NumpyEnvironment`."""
+        q = np.zeros((self.num_envs, self.num_coordinates), np.float32)
+        q[:, 2] = self.generator.uniform(-0.05, 0.05, self.num_envs)
+        noise = self.generator.uniform(-0.1, 0.1, (self.num_envs, 4, 2))
+        q[:, 3::2] = q[:, 2:3] + 0.5 + noise[..., 0]
+        q[:, 4::2] = q[:, 3::2] - 1.0 + noise[..., 1]
+        feet = np.sin(q[:, 2:3]) * self.hips - 0.25 * (np.cos(q[:, 3::2]) + np.cos(q[:, 4::2]))
+        q[:, 1] = -feet.min(1)
+        return {"q": q, "v": np.zeros_like(q), "on_ground": np.zeros((self.num_envs, 4), np.float32)}
+
+    def _point(self, q: NDArray[Any], v: NDArray[Any], leg: int, thigh: float, shank: float) -> tuple[Any, Any, Any]:
+        """Returns height, Jacobian (B, 2, 11) and bias acceleration (B, 2) of a point of a leg's chain."""
+        jacobian = np.zeros((len(q), 2, self.num_coordinates), q.dtype)
+        jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
+        height = q[:, 1].copy()
+        bias = np.zeros((len(q), 2), q.dtype)
+        first = 3 + 2 * leg
+        # A vector of length `length` in direction `angle` from straight down; the hip's lies a quarter turn ahead.
+        for index, length, turn in ((2, self.hips[leg], np.pi / 2), (first, thigh, 0.0), (first + 1, shank, 0.0)):
+            sine, cosine = length * np.sin(q[:, index] + turn), length * np.cos(q[:, index] + turn)
+            height -= cosine
+            jacobian[:, 0, index] += cosine
+            jacobian[:, 1, index] += sine
+            bias -= np.stack((sine, -cosine), -1) * np.square(v[:, index : index + 1])
+        return height, jacobian, bias
+
+    def accelerations(self, q: NDArray[Any], v: NDArray[Any], actions: NDArray[Any]) -> tuple[Any, Any, Any]:
+        """Returns the accelerations (B, 11), which feet touch the ground (B, 4), and the squared torques (B,)."""
+        batch, n = len(q), self.num_coordinates
+        mass = np.zeros((batch, n, n), q.dtype)
+        force = np.zeros((batch, n), q.dtype)
+        mass[:, [0, 1], [0, 1]] = 10.0
+        mass[:, 2, 2] = 0.41
+        force[:, 1] = -10.0 * self.gravity
+        touching, effort = np.zeros((batch, 4), bool), np.zeros(batch, q.dtype)
+        for leg in range(4):
+            one, two = 3 + 2 * leg, 4 + 2 * leg
+            for weight, inertia, thigh, shank, turned in (
+                (1.0, 0.0052, 0.125, 0.0, one),
+                (0.5, 0.0026, 0.25, 0.125, two),
+            ):
+                _, jacobian, bias = self._point(q, v, leg, thigh, shank)
+                mass += weight * np.einsum("bki,bkj->bij", jacobian, jacobian)
+                mass[:, turned, turned] += inertia
+                down = np.array([0.0, -self.gravity], q.dtype)
+                force += weight * np.einsum("bki,bk->bi", jacobian, down - bias)
+            for below, above, rest, action in ((one, 2, 0.5, 2 * leg), (two, one, -1.0, 2 * leg + 1)):
+                relative = np.zeros(n, q.dtype)
+                relative[[below, above]] = 1, -1
+                mass += 0.01 * np.outer(relative, relative)  # the motor's rotor
+                torque = 60 * (rest + 0.6 * actions[:, action] - q @ relative) - 1.5 * (v @ relative)
+                torque = np.clip(torque, -40, 40)
+                force += torque[:, None] * relative
+                effort += (torque / 40) ** 2
+            for shank in (0.0, 0.25):
+                height, jacobian, _ = self._point(q, v, leg, 0.25, shank)
+                speed = np.einsum("bki,bi->bk", jacobian, v)
+                inside = height < 0
+                normal = np.where(inside, np.maximum(0, -8000 * height - 60 * speed[:, 1]), 0)
+                along = np.clip(-100 * speed[:, 0], -self.friction * normal, self.friction * normal)
+                force += np.einsum("bki,bk->bi", jacobian, np.stack((along, normal), -1))
+                if shank:
+                    touching[:, leg] = inside
+        return np.linalg.solve(mass, force[..., None])[..., 0], touching, effort
+
+    def advance(self, actions: Array) -> tuple[Array, Bools]:
+        """See `NumpyEnvironment`."""
+        q, v = self.state["q"], self.state["v"]
+        start, dt = q[:, 0].copy(), np.float32(self.step_seconds)
+        effort = np.zeros(self.num_envs, np.float32)
+        for _ in range(16):
+            acceleration, touching, torques = self.accelerations(q, v, actions)
+            v += (dt * acceleration).astype(v.dtype)
+            q += dt * v
+            effort += torques.astype(np.float32)
+        self.state["on_ground"] = touching.astype(np.float32)
+        speed = (q[:, 0] - start) / np.float32(0.02)
+        rewards = np.minimum(speed, np.float32(1.5)) - np.float32(0.02) * effort / np.float32(128)
+        return rewards, (q[:, 1] <= 0.2) | (np.abs(q[:, 2]) > 1)
+
+    def observe(self) -> Array:
+        """See `NumpyEnvironment`."""
+        q, v = self.state["q"], self.state["v"]
+        trunk = (q[:, 1], np.sin(q[:, 2]), np.cos(q[:, 2]), v[:, 0], v[:, 1], 0.25 * v[:, 2])
+        legs = []
+        for leg in range(4):
+            one, two = 3 + 2 * leg, 4 + 2 * leg
+            legs += [q[:, one] - q[:, 2] - 0.5, q[:, two] - q[:, one] + 1.0]
+            legs += [0.1 * (v[:, one] - v[:, 2]), 0.1 * (v[:, two] - v[:, one]), self.state["on_ground"][:, leg]]
+        return np.stack((*trunk, *legs), -1).astype(np.float32)
