@@ -5,13 +5,15 @@
 #include <array>
 
 #include "envs/ball.h"
+#include "envs/order_book.h"
 #include "envs/quadruped.h"
 
 namespace seed {
 
-inline const std::array<const seed_environment*, 2>& registered_environments() {
-  static const std::array<const seed_environment*, 2> all{{
+inline const std::array<const seed_environment*, 3>& registered_environments() {
+  static const std::array<const seed_environment*, 3> all{{
       Ball_environment(),
+      OrderBook_environment(),
       Quadruped_environment(),
   }};
   return all;

@@ -156,6 +156,28 @@ def play_episodes(
     )
 
 
+@torch.no_grad()
+def play_reference(envs: Any, *, seed: int) -> Episodes:
+    """Plays one episode in each environment with the environment's own reference policy.
+
+    Args:
+        envs: A `seed_hpc.envs.native_vector.NativeVectorEnv` whose environment has such a policy.
+        seed: Of the environments: the same as for an agent gives it the same episodes' beginnings.
+    """
+    observation, _ = envs.reset(seed=seed)
+    running = torch.ones(envs.num_envs, dtype=torch.bool)
+    return_B, steps_B = torch.zeros(envs.num_envs), torch.zeros(envs.num_envs, dtype=torch.int64)
+    truncated_B = torch.zeros_like(running)
+    while running.any():
+        observation, reward_B, terminated, truncated, _ = envs.step(envs.reference_actions())
+        return_B += reward_B * running
+        steps_B += running
+        truncated_B |= truncated & running
+        running &= ~(terminated | truncated)
+    del observation
+    return Episodes(returns=return_B.tolist(), steps=steps_B.tolist(), num_truncated=int(truncated_B.sum()))
+
+
 def _zero_actions(envs: Environments, device: torch.device) -> Tensor:
     space = envs.single_action_space
     if is_continuous(space):
@@ -199,6 +221,8 @@ def evaluate(experiment: Experiment, checkpoint: Path, device: torch.device) -> 
     clip = experiment.env.reward_clipping
     trained, policy, state = play_trained(experiment, checkpoint, device)
 
+    reference = _compare_with_reference(experiment, trained)
+
     envs = make_environments(experiment.env, num_envs=options.random_episodes, device=device, **_WHOLE_GAMES)
     random = RandomPolicy(envs.single_action_space, seed=options.seed, device=device)
     untrained = play_episodes(envs, random, seed=options.seed, clip_rewards=clip)
@@ -212,6 +236,7 @@ def evaluate(experiment: Experiment, checkpoint: Path, device: torch.device) -> 
         "game": game,
         **summary,
         "random": untrained.summary(),
+        "reference": reference,
         "human": human_score(game),
         "human_normalized": human_normalized(game, summary["mean"]),
         "human_source": SOURCE if human_score(game) is not None else None,
@@ -264,6 +289,29 @@ def compare_with_teacher(
 
 def _num_parameters(network: Network) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
+
+
+def _compare_with_reference(experiment: Experiment, trained: Episodes) -> dict[str, Any] | None:
+    """Returns the reference policy's summary, and what the agent gains on it, episode by episode with equal seeds."""
+    options, device = experiment.evaluation, torch.device("cpu")
+    envs: Any = make_environments(experiment.env, num_envs=options.episodes, device=device)
+    try:
+        if not getattr(getattr(envs, "info", None), "has_reference_policy", False):
+            return None
+        played = play_reference(envs, seed=options.seed)
+    finally:
+        envs.close()
+    gains = [mine - theirs for mine, theirs in zip(trained.returns, played.returns, strict=True)]
+    gain = bootstrap_mean(gains)
+    low, high = gain.low, gain.high
+    interval = [gain.estimate if low is None else low, gain.estimate if high is None else high]
+    return {**played.summary(), "gain": {"mean": gain.estimate, "ci95": interval}}
+
+
+def beats_reference(evaluation: dict[str, Any]) -> bool:
+    """Whether the interval of the agent's gain on the environment's reference policy lies above 0."""
+    reference = evaluation["reference"]
+    return reference is not None and bool(reference["gain"]["ci95"][0] > 0.0)
 
 
 def beats_random(evaluation: dict[str, Any]) -> bool:

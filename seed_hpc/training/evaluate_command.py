@@ -26,16 +26,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 1 unless the agent's 95 %% interval lies above the random policy's",
     )
+    parser.add_argument(
+        "--require-better-than-reference",
+        action="store_true",
+        help="exit with 1 unless the 95 %% interval of the gain on the environment's reference policy lies above 0",
+    )
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for example evaluation.episodes=100")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluates; returns 1 only with --require-better-than-random."""
+    """Evaluates; returns 1 only where --require-better-than-... is not met."""
     prepare_process()
     from seed_hpc.envs.environment_table import is_environment
     from seed_hpc.training.checkpoint import CheckpointStore
     from seed_hpc.training.episode_gif import record_episode
-    from seed_hpc.training.evaluate import beats_random, evaluate
+    from seed_hpc.training.evaluate import beats_random, beats_reference, evaluate
     from seed_hpc.training.files import write_json
     from seed_hpc.training.loop import choose_device
     from seed_hpc.training.run_directory import RunDirectory, now
@@ -62,6 +67,9 @@ def run(args: argparse.Namespace) -> int:
     if args.require_better_than_random and not beats_random(result):
         logger.error("failed: the agent's interval does not lie above that of the random policy")
         return 1
+    if args.require_better_than_reference and not beats_reference(result):
+        logger.error("failed: the agent's gain on the reference policy is not above 0, or there is no such policy")
+        return 1
     return 0
 
 
@@ -82,6 +90,11 @@ def _sentences(result: dict[str, Any]) -> list[str]:
             f"  lost    {lost['mean']:.2f}  [{lost['ci95'][0]:.2f}, {lost['ci95'][1]:.2f}]  with "
             f"{result['parameters']:,} parameters instead of {result['teacher']['parameters']:,}"
         )
+    if (reference := result.get("reference")) is not None:
+        gain = reference["gain"]
+        low, high = gain["ci95"]
+        lines.append(f"  reference policy   {interval(reference)}")
+        lines.append(f"  agent's gain on it, episode by episode   {gain['mean']:.2f}  [{low:.2f}, {high:.2f}]")
     if result["human"] is not None:
         lines.append(f"  human   {result['human']:.2f}  ({result['human_source']})")
     return lines
