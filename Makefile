@@ -32,10 +32,10 @@ demo: setup  ## train an agent, evaluate it, write results/report/index.html
 	$(BIN)/snakemake --profile profiles/local
 
 ARCHS ?= 80 90
-MACHINE := a whole machine a thread at 64 registers (docs/cuda.md)
+MACHINE := registers for a lane's machine before room for more lanes (docs/cuda.md)
 kernels: setup  ## compile the CUDA library, a folder for each of ARCHS="80 90"
 	$(BIN)/python -m seed_hpc.cli kernels build --backend cuda --arch $(ARCHS) --output build/cuda \
-	  --allow "step_lanes=$(MACHINE)" "reset_lanes=$(MACHINE)" "reset_ended_lanes=$(MACHINE)"
+	  --allow "run_frames=$(MACHINE)" "next_frames=$(MACHINE)" "reset_lanes=$(MACHINE)"
 
 parity-kernels: setup-dev  ## the CUDA pool's kernels on the host, with sanitizers, against the CPU: all games (hours)
 	SEED_HPC_PARITY_GAMES=all $(BIN)/python -m pytest tests/pool -n 2 -q

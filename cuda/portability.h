@@ -23,8 +23,18 @@
 // cache (and keep the assembler busy for many minutes).
 #if defined(__CUDACC__)
 #define SEED_CALL __noinline__
+#define SEED_NO_UNROLL _Pragma("unroll 1")  // before a loop
 #else
 #define SEED_CALL
+#define SEED_NO_UNROLL
+#endif
+
+// What runs a frame: a call on a device, where many places run frames, but for the kernel that steps environments. It
+// has one such place, and no call means no register to save.
+#if defined(SEED_STEP_KERNEL)
+#define SEED_FRAME_CALL
+#else
+#define SEED_FRAME_CALL SEED_CALL
 #endif
 
 // Code as a device runs it: also where tests launch kernels on the host (tests/host_cuda.h).

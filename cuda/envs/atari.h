@@ -206,7 +206,7 @@ SEED_HD inline Inputs released_inputs(const AtariState& state, const Game& game)
 }
 
 // The ports with `action` held.
-SEED_HD inline Inputs action_inputs(const AtariState& state, const Game& game, uint8_t action) {
+SEED_HD SEED_CALL inline Inputs action_inputs(const AtariState& state, const Game& game, uint8_t action) {
   Inputs inputs = released_inputs(state, game);
   if (action == kConsoleReset) {
     inputs.swchb &= 0xfe;
@@ -290,16 +290,32 @@ SEED_HD inline void draw_sticky_action(AtariState& state, const AtariOptions& op
   state.current_strength = strength;
 }
 
-// One of the frame_skip frames of an act(): `action` must be legal. Returns the reward.
-SEED_HD inline int32_t atari_frame(AtariState& state, const AtariGame& game, const AtariOptions& options,
-                                   uint8_t action, float strength, Screen screen) {
+// What comes before one of the frames of an act(): `action` must be legal. Returns whether the frame runs, and what is
+// held meanwhile; it does not when the episode is over.
+SEED_HD inline bool atari_begin_frame(AtariState& state, const AtariGame& game, const AtariOptions& options,
+                                      uint8_t action, float strength, Inputs& inputs) {
   draw_sticky_action(state, options, action, strength);
-  if (atari_over(state, game, options)) return 0;
+  if (atari_over(state, game, options)) return false;
   move_paddle(state, state.current_action, state.current_strength);
-  run_stepped_frame(state, game, action_inputs(state, game.game, state.current_action), screen);
+  inputs = action_inputs(state, game.game, state.current_action);
+  return true;
+}
+
+// What comes after it. Returns the reward.
+SEED_HD inline int32_t atari_end_frame(AtariState& state, const AtariGame& game) {
+  rules_step(game.rule_code, game.game.step, rule_input(state), state.variables);
   ++state.frame_number;
   ++state.episode_frame_number;
   return state.variables[game.game.reward];
+}
+
+// One of the frame_skip frames of an act(). Returns the reward.
+SEED_HD SEED_CALL inline int32_t atari_frame(AtariState& state, const AtariGame& game, const AtariOptions& options,
+                                             uint8_t action, float strength, Screen screen) {
+  Inputs inputs;
+  if (!atari_begin_frame(state, game, options, action, strength, inputs)) return 0;
+  console_run_frame(state.console, game.rom, game.display, inputs, screen);
+  return atari_end_frame(state, game);
 }
 
 // The action that is carried out for any number an agent may give.
@@ -309,8 +325,8 @@ SEED_HD inline uint8_t legal_action(const AtariGame& game, int32_t action) {
 }
 
 // Holds `action` for frame_skip frames; returns the sum of rewards.
-SEED_HD inline int32_t atari_act(AtariState& state, const AtariGame& game, const AtariOptions& options, int32_t action,
-                                 float strength, Screen screen) {
+SEED_HD SEED_CALL inline int32_t atari_act(AtariState& state, const AtariGame& game, const AtariOptions& options,
+                                           int32_t action, float strength, Screen screen) {
   const uint8_t legal = legal_action(game, action);
   uint32_t reward = 0;
   for (int32_t i = 0; i < options.frame_skip; ++i) {
@@ -321,14 +337,15 @@ SEED_HD inline int32_t atari_act(AtariState& state, const AtariGame& game, const
 
 // ---- Reset -------------------------------------------------------------------------------------------------------
 
-SEED_HD inline void soft_reset(AtariState& state, const AtariGame& game, Screen screen) {
+SEED_HD SEED_CALL inline void soft_reset(AtariState& state, const AtariGame& game, Screen screen) {
   const Inputs inputs = action_inputs(state, game.game, kConsoleReset);
+  SEED_NO_UNROLL
   for (int i = 0; i < kSoftResetFrames; ++i) run_stepped_frame(state, game, inputs, screen);
   state.current_action = kNoop;
 }
 
 // SELECT held for `frames` frames, which the rules do not see, then a frame that they see.
-SEED_HD inline void press_select(AtariState& state, const AtariGame& game, int32_t frames, Screen screen) {
+SEED_HD SEED_CALL inline void press_select(AtariState& state, const AtariGame& game, int32_t frames, Screen screen) {
   Inputs inputs = released_inputs(state, game.game);
   inputs.swchb &= 0xfd;
   for (int32_t i = 0; i < frames; ++i) console_run_frame(state.console, game.rom, game.display, inputs, screen);
@@ -338,7 +355,8 @@ SEED_HD inline void press_select(AtariState& state, const AtariGame& game, int32
 }
 
 // Brings the cartridge into the requested mode.
-SEED_HD inline void search_mode(AtariState& state, const AtariGame& game, const AtariOptions& options, Screen screen) {
+SEED_HD SEED_CALL inline void search_mode(AtariState& state, const AtariGame& game, const AtariOptions& options,
+                                          Screen screen) {
   uint32_t position = game.game.set_mode;
   for (int32_t frames = 0; frames < kMaxModeFrames;) {
     ModeRequest request = rules_next_request(game.rule_code, position, rule_input(state), state.variables);
@@ -367,7 +385,7 @@ SEED_HD inline void search_mode(AtariState& state, const AtariGame& game, const 
   state.error = AtariError::kModeNotReached;
 }
 
-SEED_HD inline void reset_variables(AtariState& state, const Game& game) {
+SEED_HD SEED_CALL inline void reset_variables(AtariState& state, const Game& game) {
   for (int i = 0; i < kMaxVariables; ++i) {
     if ((game.persistent >> i & 1) == 0) state.variables[i] = game.initial[i];
   }
@@ -384,11 +402,13 @@ SEED_HD SEED_CALL inline void atari_reset(AtariState& state, const AtariGame& ga
   state.paddle_resistance = (kPaddleMin + state.paddle_max) / 2;
   console_reset(state.console, game.rom, game.display, screen, state.system);
   const Inputs released = released_inputs(state, game.game);
+  SEED_NO_UNROLL
   for (int i = 0; i < kResetFrames; ++i) run_stepped_frame(state, game, released, screen);
   soft_reset(state, game, screen);
   reset_variables(state, game.game);
   search_mode(state, game, options, screen);
   soft_reset(state, game, screen);
+  SEED_NO_UNROLL
   for (const StartingAction& start : game.game.starting_actions) {
     const Inputs inputs = action_inputs(state, game.game, start.action);
     for (int i = 0; i < start.num_frames; ++i) run_stepped_frame(state, game, inputs, screen);
@@ -396,7 +416,7 @@ SEED_HD SEED_CALL inline void atari_reset(AtariState& state, const AtariGame& ga
 }
 
 // The frames by which ale-py decides between NTSC and PAL at load. What they leave in RAM stays.
-SEED_HD inline void probe_format(AtariState& state, const AtariGame& game, Screen screen) {
+SEED_HD SEED_CALL inline void probe_format(AtariState& state, const AtariGame& game, Screen screen) {
   Display display = game.display;
   display.pal = false;
   display.height = game.game.probe_height;
@@ -418,8 +438,8 @@ SEED_HD inline void probe_format(AtariState& state, const AtariGame& game, Scree
 //
 // Args:
 //   paddle_max: widest paddle range set so far by the interface that loads (ale-py keeps it), or 0.
-SEED_HD inline void atari_load(AtariState& state, const AtariGame& game, const AtariOptions& options, uint32_t seed,
-                               uint32_t env_id, int32_t paddle_max, Screen screen) {
+SEED_HD SEED_CALL inline void atari_load(AtariState& state, const AtariGame& game, const AtariOptions& options,
+                                         uint32_t seed, uint32_t env_id, int32_t paddle_max, Screen screen) {
   state = AtariState{};
   state.seed = seed;
   state.env_id = env_id;

@@ -79,7 +79,8 @@ SEED_HD inline int32_t lane_draw_noops(Lane& lane, const LaneOptions& options) {
 }
 
 // What a reset does after the console's own reset: FIRE, then NOOPs.
-SEED_HD inline void lane_start_episode(Lane& lane, const AtariGame& game, const LaneOptions& options, Screen screen) {
+SEED_HD SEED_CALL inline void lane_start_episode(Lane& lane, const AtariGame& game, const LaneOptions& options,
+                                                 Screen screen) {
   int32_t num_noops = lane_draw_noops(lane, options);
   if (options.fire_at_reset) {
     atari_act(lane.atari, game, options.atari, kFire, 1.0f, screen);
@@ -102,37 +103,80 @@ SEED_HD inline void lane_reset(Lane& lane, const AtariGame& game, const LaneOpti
 
 SEED_HD inline int32_t clip_reward(int32_t reward) { return reward > 0 ? 1 : reward < 0 ? -1 : 0; }
 
+// A step between two of its frames.
+struct LaneProgress {
+  uint32_t reward;     // so far
+  int32_t num_frames;  // that have begun
+  int32_t lives;
+  float strength;
+  uint8_t action;
+  bool runs;  // the console executes the frame that has begun
+  bool over, limit, lost;
+  bool done;
+  Shown shown;
+};
+
+// Begins to hold `action` (0..17) for up to frameskip frames.
+SEED_HD inline LaneProgress lane_begin_step(const Lane& lane, const AtariGame& game, const LaneOptions& options,
+                                            int32_t action, float strength) {
+  LaneProgress step{};
+  step.lives = lane.lives;
+  step.strength = strength;
+  step.action = legal_action(game, action);
+  step.shown = options.maxpool && options.frameskip > 1 ? Shown::kLastTwoFrames : Shown::kLastFrame;
+  return step;
+}
+
+// Whether an observation shows the next frame.
+SEED_HD inline bool lane_shows_next(const LaneProgress& step, const LaneOptions& options) {
+  const int32_t num_shown = options.maxpool && options.frameskip > 1 ? 2 : 1;
+  return step.num_frames + num_shown >= options.frameskip;
+}
+
+// Begins a frame; if step.runs, the caller runs it with `inputs`.
+SEED_HD inline void lane_begin_frame(Lane& lane, const AtariGame& game, const LaneOptions& options, LaneProgress& step,
+                                     Inputs& inputs) {
+  ++step.num_frames;
+  step.runs = atari_begin_frame(lane.atari, game, options.atari, step.action, step.strength, inputs);
+}
+
+// Ends it, and sees whether it was the step's last.
+SEED_HD inline void lane_end_frame(Lane& lane, const AtariGame& game, const LaneOptions& options, LaneProgress& step) {
+  if (step.runs) step.reward += static_cast<uint32_t>(atari_end_frame(lane.atari, game));
+  step.over = atari_game_over(lane.atari, game);
+  step.limit = ++lane.num_frames == options.max_num_frames;
+  step.lives = atari_lives(lane.atari, game);
+  step.lost = step.lives > 0 && step.lives < lane.lives;
+  const bool last = step.num_frames == options.frameskip;
+  step.done = last;
+  if (step.over || step.limit || (options.episodic_life && step.lost)) {
+    step.shown = last && step.shown == Shown::kLastTwoFrames ? Shown::kPreviousAndFirst : Shown::kNothingNew;
+    step.done = lane.ended = true;
+  }
+}
+
+SEED_HD inline LaneStep lane_end_step(Lane& lane, const LaneOptions& options, const LaneProgress& step) {
+  lane.lives = step.lives;
+  const int32_t reward = static_cast<int32_t>(step.reward);
+  const bool terminated = step.over || ((options.episodic_life || options.life_loss_info) && step.lost);
+  return LaneStep{options.reward_clipping ? clip_reward(reward) : reward, terminated, step.limit && !terminated,
+                  step.shown};
+}
+
 // Holds `action` (0..17) for up to frameskip frames.
 template <class Pictures>
 SEED_HD inline LaneStep lane_step(Lane& lane, const AtariGame& game, const LaneOptions& options, int32_t action,
                                   float strength, Pictures& pictures) {
-  const uint8_t legal = legal_action(game, action);
-  const int32_t num_shown = options.maxpool && options.frameskip > 1 ? 2 : 1;
-  LaneStep step{0, false, false, num_shown == 2 ? Shown::kLastTwoFrames : Shown::kLastFrame};
-  uint32_t reward = 0;
-  int32_t lives = lane.lives;
-  bool over = false, limit = false, lost = false;
-  for (int32_t frame = 0; frame < options.frameskip; ++frame) {
-    const bool last = frame + 1 == options.frameskip;
-    const Screen screen = pictures.begin_frame(lane.atari.console, frame + num_shown >= options.frameskip);
-    reward += static_cast<uint32_t>(atari_frame(lane.atari, game, options.atari, legal, strength, screen));
+  LaneProgress step = lane_begin_step(lane, game, options, action, strength);
+  while (!step.done) {
+    const Screen screen = pictures.begin_frame(lane.atari.console, lane_shows_next(step, options));
+    Inputs inputs;
+    lane_begin_frame(lane, game, options, step, inputs);
+    if (step.runs) console_run_frame(lane.atari.console, game.rom, game.display, inputs, screen);
     pictures.end_frame(lane.atari.console);
-    over = atari_game_over(lane.atari, game);
-    limit = ++lane.num_frames == options.max_num_frames;
-    lives = atari_lives(lane.atari, game);
-    lost = lives > 0 && lives < lane.lives;
-    if (over || limit || (options.episodic_life && lost)) {
-      step.shown = last && num_shown == 2 ? Shown::kPreviousAndFirst : Shown::kNothingNew;
-      lane.ended = true;
-      break;
-    }
+    lane_end_frame(lane, game, options, step);
   }
-  lane.lives = lives;
-  step.reward = static_cast<int32_t>(reward);
-  if (options.reward_clipping) step.reward = clip_reward(step.reward);
-  step.terminated = over || ((options.episodic_life || options.life_loss_info) && lost);
-  step.truncated = limit && !step.terminated;
-  return step;
+  return lane_end_step(lane, options, step);
 }
 
 }  // namespace seed

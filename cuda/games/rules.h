@@ -154,8 +154,8 @@ SEED_HD inline int32_t rule_lookup(const uint8_t* operands, int32_t key, int32_t
 }
 
 // Runs from `position` to the next request (stored in `request`) or the end; returns the value on top of the stack.
-SEED_HD inline int32_t rules_run(const uint8_t* code, uint32_t& position, const RuleInput& input, int32_t* variables,
-                                 ModeRequest& request) {
+SEED_HD SEED_CALL inline int32_t rules_run(const uint8_t* code, uint32_t& position, const RuleInput& input,
+                                           int32_t* variables, ModeRequest& request) {
   const uint8_t* const ram = input.ram;
   int32_t stack[kMaxRuleStack + 1];
   int32_t* below = stack;  // one past the values under the top

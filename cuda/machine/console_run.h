@@ -3,6 +3,7 @@
 #pragma once
 
 #include "machine/console.h"
+#include "machine/cpu_lockstep.h"
 #include "machine/cpu_run.h"
 #include "machine/cpu_step.h"
 #include "machine/trace.h"
@@ -25,8 +26,8 @@ SEED_HD inline int32_t line_limit_cycles(const Display& display) {
   return ((display.pal ? kMaxLinesPal : kMaxLinesNtsc) + 1) * kCyclesPerLine;
 }
 
-SEED_HD inline void console_reset(Console& console, const Rom& rom, const Display& display, Screen screen,
-                                  Mt19937& system) {
+SEED_HD SEED_CALL inline void console_reset(Console& console, const Rom& rom, const Display& display, Screen screen,
+                                            Mt19937& system) {
   if (console.error != ConsoleError::kNone) return;
   riot_reset(console.riot, static_cast<uint8_t>(25 + mt19937_draw(system) % 75));
   if (rom_has_superchip(rom)) {
@@ -105,7 +106,7 @@ SEED_HD inline void console_interpret(Bus& bus) {
 // Runs the CPU until the frame ends or the instruction limit is reached.
 SEED_HD inline void console_run_cpu(Bus& bus) {
 #if defined(SEED_DEVICE_CODE)
-  cpu_step_until_done(bus, 0);  // traces, translations and predecoded instructions are the host's
+  cpu_run_lockstep(bus);  // traces, translations and predecoded instructions are the host's
 #else
   if (bus.rom.trace != nullptr) {
     console_interpret_traced(bus);
@@ -120,11 +121,13 @@ SEED_HD inline void console_run_cpu(Bus& bus) {
 #endif
 }
 
-SEED_HD SEED_CALL inline void console_run_frame(Console& console, const Rom& rom, const Display& display,
-                                                const Inputs& inputs, Screen screen) {
+SEED_HD SEED_FRAME_CALL inline void console_run_frame(Console& console, const Rom& rom, const Display& display,
+                                                      const Inputs& inputs, Screen screen) {
   if (console.error != ConsoleError::kNone) return;
+#if !defined(SEED_DEVICE_CODE)  // a device draws every frame
   FrameStart* const start = screen.starts[(console.current_buffer ^ (console.partial ? 0 : 1)) & 1];
   if (start != nullptr) *start = FrameStart{console, inputs, false};
+#endif
   const bool begins = !console.partial;
   Display shown = display;
   if (screen.shades != nullptr) shown.shades = screen.shades;
@@ -142,7 +145,9 @@ SEED_HD SEED_CALL inline void console_run_frame(Console& console, const Rom& rom
   } else {
     console_grey_rest(console, display, bus.pixels);
   }
+#if !defined(SEED_DEVICE_CODE)
   if (start != nullptr) start->whole = begins && !console.partial && console.rows_reached >= display.height;
+#endif
 }
 
 }  // namespace seed

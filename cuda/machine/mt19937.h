@@ -21,8 +21,9 @@ struct Mt19937 {
 };
 static_assert(std::is_trivially_copyable<Mt19937>::value, "copied with memcpy");
 
-SEED_HD inline void mt19937_seed(Mt19937& generator, uint32_t seed) {
+SEED_HD SEED_CALL inline void mt19937_seed(Mt19937& generator, uint32_t seed) {
   generator.words[0] = seed;
+  SEED_NO_UNROLL
   for (int i = 1; i < Mt19937::kWords; ++i) {
     const uint32_t previous = generator.words[i - 1];
     generator.words[i] = 1812433253u * (previous ^ (previous >> 30)) + static_cast<uint32_t>(i);
@@ -33,6 +34,7 @@ SEED_HD inline void mt19937_seed(Mt19937& generator, uint32_t seed) {
 // Replaces the used-up block by the next one.
 SEED_HD inline void mt19937_twist(Mt19937& generator) {
   uint32_t* const words = generator.words;
+  SEED_NO_UNROLL
   for (int i = 0; i < Mt19937::kWords; ++i) {
     const uint32_t joined = (words[i] & 0x80000000u) | (words[i + 1 == Mt19937::kWords ? 0 : i + 1] & 0x7fffffffu);
     const int middle = i + Mt19937::kMiddle;
@@ -43,7 +45,7 @@ SEED_HD inline void mt19937_twist(Mt19937& generator) {
 }
 
 // Returns the next 32-bit draw.
-SEED_HD inline uint32_t mt19937_draw(Mt19937& generator) {
+SEED_HD SEED_CALL inline uint32_t mt19937_draw(Mt19937& generator) {
   if (generator.next >= Mt19937::kWords) mt19937_twist(generator);
   uint32_t word = generator.words[generator.next++];
   word ^= word >> 11;

@@ -11,7 +11,7 @@
 
 #include "portability.h"
 
-#if !defined(__CUDACC__) && defined(__x86_64__) && defined(__GNUC__)
+#if !defined(__CUDACC__) && !defined(SEED_DEVICE_CODE) && defined(__x86_64__) && defined(__GNUC__)
 #define SEED_PIXELS_X86
 #include <immintrin.h>
 #endif
@@ -43,16 +43,21 @@ struct PixelMasks {
 };
 
 SEED_HD inline void fill_pixels(uint8_t* pixels, int count, uint8_t value) {
-#if defined(__CUDA_ARCH__)
-  for (int i = 0; i < count; ++i) pixels[i] = value;
+#if defined(SEED_DEVICE_CODE)
+  uint8_t* const end = pixels + count;
+  while (pixels < end && (reinterpret_cast<uintptr_t>(pixels) & 7)) *pixels++ = value;
+  for (; pixels + 8 <= end; pixels += 8) *reinterpret_cast<uint64_t*>(pixels) = value * 0x0101010101010101u;
+  while (pixels < end) *pixels++ = value;
 #else
   std::memset(pixels, value, static_cast<size_t>(count));
 #endif
 }
 
+// On a device the rows of a picture begin at multiples of 8 bytes.
 SEED_HD inline void copy_row(uint8_t* to, const uint8_t* from) {
-#if defined(__CUDA_ARCH__)
-  for (int i = 0; i < kScreenWidth; ++i) to[i] = from[i];
+#if defined(SEED_DEVICE_CODE)
+  for (int x = 0; x < kScreenWidth; x += 8)
+    *reinterpret_cast<uint64_t*>(to + x) = *reinterpret_cast<const uint64_t*>(from + x);
 #else
   std::memcpy(to, from, kScreenWidth);
 #endif
@@ -81,11 +86,26 @@ SEED_HD SEED_FORCE_INLINE uint64_t blend_8(const PixelMasks& masks, PixelColours
          widen_8_bits(bits_from(masks.player1, x)) * static_cast<uint8_t>(colours.player1 ^ colours.background);
 }
 
+#if defined(SEED_DEVICE_CODE)
+
+// Blocks begin at multiples of 8, as rows do: a whole one is one store.
+SEED_HD inline void draw_masks_by_8(uint8_t* row, int first_x, int last_x, const PixelMasks& masks,
+                                    PixelColours colours) {
+  for (int x = first_x & ~7; x < last_x; x += 8) {
+    const uint64_t block = blend_8(masks, colours, x);
+    if (x >= first_x && x + 8 <= last_x) {
+      *reinterpret_cast<uint64_t*>(row + x) = block;
+    } else {
+      for (int i = 0; i < 8; ++i)
+        if (x + i >= first_x && x + i < last_x) row[x + i] = static_cast<uint8_t>(block >> (8 * i));
+    }
+  }
+}
+
+#else
+
 // Writes fewer than 8 pixels.
 SEED_HD SEED_FORCE_INLINE void store_few_pixels(uint8_t* pixels, uint64_t block, int count) {
-#if defined(__CUDA_ARCH__)
-  for (int i = 0; i < count; ++i) pixels[i] = static_cast<uint8_t>(block >> (8 * i));
-#else
   if (count & 4) {
     std::memcpy(pixels, &block, 4);
     block >>= 32;
@@ -97,16 +117,9 @@ SEED_HD SEED_FORCE_INLINE void store_few_pixels(uint8_t* pixels, uint64_t block,
     pixels += 2;
   }
   if (count & 1) *pixels = static_cast<uint8_t>(block);
-#endif
 }
 
-SEED_HD SEED_FORCE_INLINE void store_8_pixels(uint8_t* pixels, uint64_t block) {
-#if defined(__CUDA_ARCH__)
-  for (int i = 0; i < 8; ++i) pixels[i] = static_cast<uint8_t>(block >> (8 * i));
-#else
-  std::memcpy(pixels, &block, 8);
-#endif
-}
+SEED_HD SEED_FORCE_INLINE void store_8_pixels(uint8_t* pixels, uint64_t block) { std::memcpy(pixels, &block, 8); }
 
 SEED_HD inline void draw_masks_by_8(uint8_t* row, int first_x, int last_x, const PixelMasks& masks,
                                     PixelColours colours) {
@@ -117,6 +130,8 @@ SEED_HD inline void draw_masks_by_8(uint8_t* row, int first_x, int last_x, const
   for (int x = first_x; x + 8 <= last_x; x += 8) store_8_pixels(row + x, blend_8(masks, colours, x));
   if ((last_x - first_x) & 7) store_8_pixels(row + last_x - 8, blend_8(masks, colours, last_x - 8));
 }
+
+#endif
 
 // Words of the left half of a line.
 SEED_HD SEED_FORCE_INLINE uint64_t left_half(int word) { return word == 0 ? ~uint64_t{0} : word == 1 ? 0xffff : 0; }

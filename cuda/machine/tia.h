@@ -414,7 +414,7 @@ SEED_HD inline void tia_repeat_line(Tia& tia, uint8_t* row_pixels, int32_t num_r
 
 // Draws every pixel before `clock`; `pixels` is the picture (row 0 on top) or null. A line ends when the first clock of
 // the next one is drawn, not when its own last one is: a strobe right between the two is undone by the line end.
-SEED_HD inline void tia_draw_window(Tia& tia, uint8_t* pixels, int32_t clock) {
+SEED_HD SEED_CALL inline void tia_draw_window(Tia& tia, uint8_t* pixels, int32_t clock) {
   if (clock > tia.window_stop_clock) clock = tia.window_stop_clock;
   while (tia.drawn_clock < clock) {
     const int32_t row = (tia.drawn_clock - tia.window_start_clock) / kClocksPerLine;
@@ -690,14 +690,18 @@ SEED_HD SEED_NO_INLINE void tia_write_change(Tia& tia, const Display& display, u
   if (!(kStrobes >> reg & 1)) tia.reg[reg] = value;
 }
 
-// Writes `value` to TIA register `reg` (address & 3F). WSYNC is the CPU's affair. Most writes change nothing.
-SEED_HD SEED_FORCE_INLINE void tia_write(Tia& tia, const Display& display, uint8_t* pixels, int reg, uint8_t value,
-                                         int32_t cycles) {
+// The part of a write that needs no drawing. Returns whether that was all: most writes change nothing.
+SEED_HD SEED_FORCE_INLINE bool tia_write_quiet(Tia& tia, int reg, uint8_t value, int32_t cycles) {
   tia.accessed_clock = clock_of(cycles);
   if (cycles >= tia.limit_cycles) tia.frame_done = 1;
   const bool same = reg >= kNumTiaRegisters || ((tia.reg[reg] ^ value) & significant_bits(reg)) == 0;
-  if (same && (tia.quiet >> reg & 1)) return;
-  tia_write_change(tia, display, pixels, reg, value, cycles);
+  return same && (tia.quiet >> reg & 1);
+}
+
+// Writes `value` to TIA register `reg` (address & 3F). WSYNC is the CPU's affair.
+SEED_HD SEED_FORCE_INLINE void tia_write(Tia& tia, const Display& display, uint8_t* pixels, int reg, uint8_t value,
+                                         int32_t cycles) {
+  if (!tia_write_quiet(tia, reg, value, cycles)) tia_write_change(tia, display, pixels, reg, value, cycles);
 }
 
 // --- Register reads -------------------------------------------------------------------------------------------------
@@ -717,23 +721,26 @@ SEED_HD inline bool tia_paddle_charged(const Tia& tia, int32_t resistance_ohms, 
   return static_cast<uint32_t>(cycles - carry_cycles) > charged;
 }
 
-// Reads TIA address `address`; `bus` is the last byte on the data bus.
-SEED_HD inline uint8_t tia_read(Tia& tia, uint8_t* pixels, const Inputs& inputs, uint16_t address, uint8_t bus,
-                                int32_t cycles, int32_t carry_cycles) {
-  const int reg = address & 15;
-  const uint8_t undriven = bus & 0x3f;
-  if (reg < 8) {
-    tia.accessed_clock = clock_of(cycles);
-    tia_draw_until(tia, pixels, clock_of(cycles));
-    return static_cast<uint8_t>((tia.collisions >> (2 * reg) & 3) << 6 | undriven);
-  }
+// Reads register 8 to 15: paddles and triggers. `bus` is the last byte on the data bus.
+SEED_HD inline uint8_t tia_read_port(const Tia& tia, const Inputs& inputs, int reg, uint8_t bus, int32_t cycles,
+                                     int32_t carry_cycles) {
   bool high = false;
   if (reg < 12) {
     high = tia_paddle_charged(tia, inputs.paddle_resistance_ohms[reg - 8], cycles, carry_cycles);
   } else if (reg < 14) {
     high = !inputs.trigger_pressed[reg - 12];
   }
-  return static_cast<uint8_t>((high ? 0x80 : 0) | undriven);
+  return static_cast<uint8_t>((high ? 0x80 : 0) | (bus & 0x3f));
+}
+
+// Reads TIA address `address`; `bus` is the last byte on the data bus.
+SEED_HD inline uint8_t tia_read(Tia& tia, uint8_t* pixels, const Inputs& inputs, uint16_t address, uint8_t bus,
+                                int32_t cycles, int32_t carry_cycles) {
+  const int reg = address & 15;
+  if (reg >= 8) return tia_read_port(tia, inputs, reg, bus, cycles, carry_cycles);
+  tia.accessed_clock = clock_of(cycles);
+  tia_draw_until(tia, pixels, clock_of(cycles));
+  return static_cast<uint8_t>((tia.collisions >> (2 * reg) & 3) << 6 | (bus & 0x3f));
 }
 
 }  // namespace seed

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pool of environments behind seed/pool.h on a CUDA device: memory, launches and errors around lane_kernels.h.
+// The pool of environments behind seed/pool.h on a CUDA device: memory, launches and errors. See device_pool.h.
 //
 // Pointers of seed_pool_step(), seed_pool_observe(), seed_pool_ram() and all outputs are the device's; what a reset
 // takes (mask, seeds, env_ids) is the host's. A step launches on the pool's stream and returns: no allocation, no
 // wait, so that it can be captured in a CUDA graph. What kernels find wrong is told by seed_pool_synchronize().
-#if defined(__CUDACC__)
-#include <cuda_runtime.h>
-#define SEED_LAUNCH(kernel, num_blocks, num_threads, stream, ...) \
-  kernel<<<num_blocks, num_threads, 0, stream>>>(__VA_ARGS__)
-#else
-#include "tests/host_cuda.h"
-#endif
-
 #include <memory>
 #include <new>
 #include <utility>
 #include <vector>
 
-#include "pool/lane_kernels.h"
+#include "pool/picture_kernels.h"
 #include "pool/pool_options.h"
 
 namespace seed {
@@ -127,13 +119,12 @@ struct Pool {
   seed_status build_resize();
   seed_status add_start(int32_t mode, int32_t difficulty);
   seed_status prepare_starts();
+  seed_status reset_lanes(const ResetTask& task) const;
   seed_status push_pictures() const;
   seed_status write_stacks_to(uint8_t* observations, bool only_ended) const;
   seed_status write_outputs(const seed_pool_outputs& outputs) const;
   seed_status synchronize();
 };
-
-int64_t blocks_of(int64_t num_threads, int block) { return (num_threads + block - 1) / block; }
 
 // ---- Construction ------------------------------------------------------------------------------------------------
 
@@ -273,6 +264,11 @@ seed_status Pool::prepare_starts() {
 }
 
 // ---- Launches ----------------------------------------------------------------------------------------------------
+
+seed_status Pool::reset_lanes(const ResetTask& task) const {
+  SEED_CUDA(launch_reset_lanes(device_view.data(), num_envs(), task, stream));
+  return SEED_OK;
+}
 
 // Draws what lanes announced into their rings.
 seed_status Pool::push_pictures() const {
@@ -444,9 +440,7 @@ seed_status seed_pool_reset(seed_pool* pool, const uint8_t* mask, const int32_t*
     SEED_CHECK(pool->mask.copy_from(host_mask.data(), pool->stream));
     SEED_CHECK(pool->seeds.copy_from(host_seeds.data(), pool->stream));
     SEED_CHECK(pool->env_ids.copy_from(host_ids.data(), pool->stream));
-    SEED_LAUNCH(reset_lanes, blocks_of(count, kLaneThreads), kLaneThreads, pool->stream, pool->device_view.data(),
-                pool->mask.data(), pool->seeds.data(), pool->env_ids.data());
-    SEED_CUDA(cudaGetLastError());
+    SEED_CHECK(pool->reset_lanes({pool->mask.data(), pool->seeds.data(), pool->env_ids.data(), false}));
     SEED_CHECK(pool->push_pictures());
     SEED_CHECK(pool->write_outputs(*outputs));
     SEED_CHECK(pool->synchronize());
@@ -464,14 +458,14 @@ seed_status seed_pool_step(seed_pool* pool, const int64_t* actions, const float*
   SEED_CHECK(check_pointer(outputs, "outputs"));
   if (!pool->has_reset) return fail(SEED_BAD_STATE, "the environments have not been reset: call reset first");
   const DeviceScope scope(pool->device);
-  const int64_t num_blocks = blocks_of(pool->num_envs(), kLaneThreads);
-  SEED_LAUNCH(step_lanes, num_blocks, kLaneThreads, pool->stream, pool->device_view.data(), actions, strengths);
-  SEED_CUDA(cudaGetLastError());
+  SEED_CUDA(launch_step(pool->device_view.data(), pool->num_envs(), pool->options.frameskip, actions, strengths,
+                        pool->stream));
+  if (pool->options.autoreset == SEED_AUTORESET_NEXT_STEP)
+    SEED_CHECK(pool->reset_lanes({nullptr, nullptr, nullptr, false}));
   SEED_CHECK(pool->push_pictures());
   if (pool->options.autoreset == SEED_AUTORESET_SAME_STEP) {
     SEED_CHECK(pool->write_stacks_to(outputs->final_observations, true));
-    SEED_LAUNCH(reset_ended_lanes, num_blocks, kLaneThreads, pool->stream, pool->device_view.data());
-    SEED_CUDA(cudaGetLastError());
+    SEED_CHECK(pool->reset_lanes({nullptr, nullptr, nullptr, true}));
     SEED_CHECK(pool->push_pictures());
   }
   return pool->write_outputs(*outputs);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of CUDA that pool_cuda.cu uses, on the host: memory is the heap, a launch is a loop over blocks and threads.
+// The part of CUDA that the pool uses, on the host: memory is the heap, a launch is a loop over blocks and threads.
 // Tests compile the CUDA pool with it as plain C++, under sanitizers and without a device. Kernels with barriers or
 // shared memory would need more than a loop; there are none.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The predecoded interpreter against the reference interpreter, and drawing against not drawing, on hostile cartridges:
-// random programs that make frames, and random bytes.
+// The predecoded interpreter and the code of devices against the reference interpreter, and drawing against not
+// drawing, on hostile cartridges: random programs that make frames, and random bytes.
 //
 //   test_interpreters [PROGRAMS FRAMES]     `make hostile` runs 100,000 frames of two cartridges of each type
 #include <cstdio>
@@ -10,6 +10,10 @@
 #include <vector>
 
 #include "machine/console.h"
+
+// See device_console.cpp.
+void run_device_frame(void* console, const void* rom, const void* display, const void* inputs, uint8_t* first,
+                      uint8_t* second);
 
 namespace {
 
@@ -135,10 +139,11 @@ bool same_machine(const Console& a, const Console& b) {
 int compare(const std::vector<uint8_t>& bytes, CartridgeType type, std::mt19937& random, int num_frames,
             int* num_whole_frames) {
   const Display display = {random() % 4 == 0, 34, 210, true};
-  Machine reference, predecoded, blind;
+  Machine reference, predecoded, blind, device;
   start(reference, bytes, type, display, false, true);
   start(predecoded, bytes, type, display, true, true);
   start(blind, bytes, type, display, true, false);
+  start(device, bytes, type, display, false, true);
   for (int frame = 0; frame < num_frames; ++frame) {
     Inputs inputs;
     inputs.swcha = static_cast<uint8_t>(random());
@@ -146,17 +151,24 @@ int compare(const std::vector<uint8_t>& bytes, CartridgeType type, std::mt19937&
     // A CPU that has met KIL does nothing for the rest of its life: new RAM and the reset switch give it another.
     const bool dead = reference.console.cpu.frozen;
     const uint32_t ram_seed = random();
-    for (Machine* machine : {&reference, &predecoded, &blind}) {
+    for (Machine* machine : {&reference, &predecoded, &blind, &device}) {
       if (dead) {
         std::mt19937 ram(ram_seed);
         for (auto& byte : machine->console.riot.ram) byte = static_cast<uint8_t>(ram());
         console_reset(machine->console, machine->rom, display, machine->screen(), machine->system);
       }
-      console_run_frame(machine->console, machine->rom, display, inputs, machine->screen());
+      if (machine != &device) {
+        console_run_frame(machine->console, machine->rom, display, inputs, machine->screen());
+      } else {
+        run_device_frame(&device.console, &device.rom, &display, &inputs, device.pictures[0].data(),
+                         device.pictures[1].data());
+      }
     }
     *num_whole_frames += !reference.console.partial;
     if (!same_machine(reference.console, predecoded.console) || !same_machine(reference.console, blind.console) ||
-        reference.pictures[0] != predecoded.pictures[0] || reference.pictures[1] != predecoded.pictures[1]) {
+        !same_machine(reference.console, device.console) || reference.pictures[0] != predecoded.pictures[0] ||
+        reference.pictures[1] != predecoded.pictures[1] || reference.pictures[0] != device.pictures[0] ||
+        reference.pictures[1] != device.pictures[1]) {
       return frame;
     }
   }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 WARP_SIZE = 32
@@ -59,7 +59,8 @@ class KernelResources:
     Attributes:
         name: Demangled where possible.
         registers: A thread.
-        spill_bytes: Registers that went to local memory, stores and loads together, a thread.
+        spill_bytes: Registers that went to local memory, stores and loads together, a thread; with those of the
+            functions that the kernel calls.
         shared_bytes: Static shared memory, a block.
         local_bytes: Stack, a thread.
         block_size: Threads a block, from `__launch_bounds__`; None where the kernel states none.
@@ -125,15 +126,20 @@ def parse_assembler_lines(text: str) -> dict[str, list[KernelResources]]:
     """
     found: dict[str, list[KernelResources]] = {}
     entry: tuple[str, str] | None = None
+    kernels: list[KernelResources] | None = None  # of the last entry: what follows its line belongs to it
     stack = spills = 0
     for line in text.splitlines():
         if match := _ENTRY.search(line):
-            entry, stack, spills = (match["name"], match["arch"]), 0, 0
-        elif match := _SPILLS.search(line):
+            entry, stack, spills, kernels = (match["name"], match["arch"]), 0, 0, None
+        elif (match := _SPILLS.search(line)) and kernels:  # of a function that the kernel calls
+            more = int(match["stores"]) + int(match["loads"])
+            kernels[-1] = replace(kernels[-1], spill_bytes=kernels[-1].spill_bytes + more)
+        elif match:
             stack, spills = int(match["stack"]), int(match["stores"]) + int(match["loads"])
         elif (match := _USED.search(line)) and entry is not None:
             shared = _SHARED.search(line)
-            found.setdefault(entry[1], []).append(
+            kernels = found.setdefault(entry[1], [])
+            kernels.append(
                 KernelResources(
                     name=entry[0],
                     registers=int(match["registers"]),

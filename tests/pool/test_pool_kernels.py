@@ -36,8 +36,8 @@ def program(tmp_path_factory):
     command = [compiler, "-std=gnu++17", "-O1", "-ffp-contract=off", "-w", "-DSEED_HOST_LAUNCHER"]
     command += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     command += [f"-I{path}" for path in (CUDA, CUDA / "include", folder)]
-    command += [CUDA / "tests" / "parity_pool_kernels.cpp", "-x", "c++", CUDA / "pool" / "pool_cuda.cu"]
-    command += [CUDA / "abi_cuda.cu", "-o", folder / "parity", "-ldl"]
+    command += [CUDA / "tests" / "parity_pool_kernels.cpp", "-x", "c++", CUDA / "abi_cuda.cu"]
+    command += [*sorted((CUDA / "pool").glob("*_cuda.cu")), "-o", folder / "parity", "-ldl"]
     subprocess.run(command, check=True)
     return folder / "parity"
 
