@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from seed_hpc.envs.environment_table import is_environment
 from seed_hpc.envs.games import find_game
 from seed_hpc.envs.parity import import_ale_py
 from seed_hpc.envs.roms import read_rom, rom_folder
@@ -268,7 +269,9 @@ def geometric_means(ratios: Sequence[Ratio]) -> list[dict[str, Any]]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `seed-hpc bench env`."""
-    parser.add_argument("--game", "--games", dest="games", default="pong", help="names, separated by commas")
+    parser.add_argument(
+        "--game", "--games", dest="games", default="pong", help="games or environments, separated by commas"
+    )
     parser.add_argument("--num-envs", default="64", help="numbers of environments, separated by commas (default 64)")
     parser.add_argument(
         "--batch-sizes",
@@ -287,6 +290,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures, prints a table, returns 0."""
+    if all(is_environment(name.strip()) for name in args.games.split(",")):
+        from seed_hpc.envs import bench_native
+
+        return bench_native.run(args)
     games, sizes, batch_sizes, engines = check_arguments(args)
     if args.interpreter:
         os.environ["SEED_HPC_TRANSLATION"] = "0"
@@ -316,24 +323,30 @@ def check_arguments(args: argparse.Namespace) -> tuple[list[str], list[int], lis
     games = [find_game(name).name for name in args.games.split(",")]
     for game in games:
         read_rom(find_game(game), args.rom_folder)
-    sizes = [0] if args.raw else _integers("--num-envs", args.num_envs, 1)
-    batch_sizes = [0] if args.raw else _integers("--batch-sizes", args.batch_sizes, 0)
+    sizes = [0] if args.raw else integers("--num-envs", args.num_envs, 1)
+    batch_sizes = [0] if args.raw else integers("--batch-sizes", args.batch_sizes, 0)
     competitors = [] if args.against == "none" else args.against.split(",")
     for name in competitors:
         if name not in COMPETITORS:
             raise UserError(f"--against {name} is unknown{nearest(name, COMPETITORS)}: use {' or '.join(COMPETITORS)}")
     if args.raw and "envpool" in competitors:
         raise UserError("--raw compares act() of one machine, which EnvPool does not have: use --against ale-py")
-    if args.repeats < 1:
-        raise UserError(f"--repeats is {args.repeats}, it must be at least 1")
-    if not (args.seconds > 0 and math.isfinite(args.seconds)):
-        raise UserError(f"--seconds is {args.seconds}, it must be more than 0")
+    check_repeats(args)
     if args.num_threads < 0:
         raise UserError(f"--num-threads is {args.num_threads}, it must be at least 1 (0 = processors)")
     return games, sizes, batch_sizes, [OURS, *competitors]
 
 
-def _integers(option: str, text: str, least: int) -> list[int]:
+def check_repeats(args: argparse.Namespace) -> None:
+    """Raises `UserError` where --repeats or --seconds is out of range."""
+    if args.repeats < 1:
+        raise UserError(f"--repeats is {args.repeats}, it must be at least 1")
+    if not (args.seconds > 0 and math.isfinite(args.seconds)):
+        raise UserError(f"--seconds is {args.seconds}, it must be more than 0")
+
+
+def integers(option: str, text: str, least: int) -> list[int]:
+    """Returns the integers of an option, separated by commas; raises `UserError` for what is none or below `least`."""
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError as error:

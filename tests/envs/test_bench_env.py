@@ -87,3 +87,21 @@ def test_help_is_that_of_the_target(capsys):
         cli.main(["bench", "env", "--help"])
     assert stop.value.code == 0
     assert "--batch-sizes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("game", "against"), [("ball", "numpy"), ("quadruped", "numpy"), ("order_book", "gymnasium")])
+def test_other_environments_beside_conventional_ones(game, against, tmp_path, capsys):
+    path = tmp_path / "out.json"
+    arguments = ["--game", game, "--num-envs", "4", "--repeats", "2", "--seconds", "0.02", "--num-threads", "1"]
+    assert cli.main(["bench", "env", *arguments, "--json", str(path)]) == 0
+    found = json.loads(path.read_text())
+    ours, theirs = found["measurements"]
+    assert (ours["engine"], theirs["engine"]) == ("seed-hpc", against)
+    assert len(ours["frames_per_s"]) == len(theirs["frames_per_s"]) == 2
+    assert found["ratios"][0]["median"] > 1
+    assert against in capsys.readouterr().out
+
+
+def test_options_of_atari_games_are_refused_for_others(capsys):
+    assert cli.main(["bench", "env", "--game", "ball", "--raw"]) == 2
+    assert "--raw belongs to Atari games" in capsys.readouterr().err
