@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from forked_ranks import run_ranks
@@ -28,23 +29,36 @@ def config(tmp_path):
     return str(path)
 
 
+R2D2 = """agent: {name: r2d2, stack_num: 1, burn_in: 5, length: 10, batch_size: 4, learning_starts: 300,
+        replay_capacity: 1200, target_update_period: 10}"""
+
+
+@pytest.fixture(params=["vtrace", "r2d2"])
+def agent_config(config, request):
+    """Of an agent without and of one with a replay and a core."""
+    if request.param == "r2d2":
+        text = CATCH.replace("agent: {name: vtrace, discount: 0.95}", R2D2)
+        Path(config).write_text(text.replace("{encoder: mlp}", "{encoder: mlp, core: lstm, lstm_size: 16}"))
+    return config
+
+
 def run_json(results):
     return json.loads((results / "catch/run/run.json").read_text())
 
 
-def test_two_ranks_stop_together_and_resume_bit_for_bit(config, tmp_path):
+def test_two_ranks_stop_together_and_resume_bit_for_bit(agent_config, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    first, second = run_ranks("train_catch", 2, tmp_path, config=config, results=str(whole))
+    first, second = run_ranks("train_catch", 2, tmp_path, config=agent_config, results=str(whole))
     assert (first[0], first[1]) == ("finished", 4800)
     assert first == second
 
     # The signal reaches rank 1 only.
     stopped = run_ranks(
-        "train_catch", 2, tmp_path, config=config, results=str(parts), signal_rank=1, signal_iteration=17
+        "train_catch", 2, tmp_path, config=agent_config, results=str(parts), signal_rank=1, signal_iteration=17
     )
     assert [rank[:2] for rank in stopped] == [("interrupted", 17 * 80)] * 2
     assert run_json(parts)["status"] == "interrupted"
-    resumed = run_ranks("train_catch", 2, tmp_path, config=config, results=str(parts), resume=True)
+    resumed = run_ranks("train_catch", 2, tmp_path, config=agent_config, results=str(parts), resume=True)
     assert resumed == [first, second]
 
     info = run_json(parts)
