@@ -163,8 +163,9 @@ def load_library(path: Path) -> EnvironmentInfo:
 def is_environment(name: str) -> bool:
     """Whether `name` is an environment of this module rather than an Atari game."""
     from seed_hpc.envs import environment_build
+    from seed_hpc.envs.external import is_external
 
-    if name.endswith((".so", ".h")):
+    if is_external(name) or name.endswith((".so", ".h")):
         return True
     return name in library_environments() or environment_build.library_path(name).is_file()
 

@@ -33,6 +33,7 @@ from seed_hpc.envs.spaces import continuous_action_space, observation_space
 from seed_hpc.errors import MissingDependencyError, UserError
 
 if TYPE_CHECKING:
+    from seed_hpc.envs.external import ExternalVectorEnv
     from seed_hpc.envs.native_vector import NativeVectorEnv
 
 _RNG = {"ale": 0, "counter": 1}
@@ -589,7 +590,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
 def make_vec(
     game: str, num_envs: int = 1, *, device: str = "cpu", rng: str = "counter", **options: Any
-) -> AtariVectorEnv | NativeVectorEnv:
+) -> AtariVectorEnv | NativeVectorEnv | ExternalVectorEnv:
     """Makes a vector of environments with reproducible random numbers: an Atari game, or an environment of your own.
 
     With the default rng="counter" a lane's episodes depend on the seed and the lane's number alone: not on the other
@@ -597,7 +598,8 @@ def make_vec(
     ale-py instead.
 
     Args:
-        game: Name of the game, "ms_pacman", or of an environment, "ball" (`seed-hpc env list`).
+        game: Name of the game, "ms_pacman", or of an environment: "ball" (`seed-hpc env list`),
+            "gymnasium:CartPole-v1", "external:./libsimulator.so".
         num_envs: Number of lanes.
         device: "cpu"; "cuda" says what is missing (docs/cuda.md).
         rng: "counter" or "ale"; of environments that are no Atari games always "counter".
@@ -607,7 +609,10 @@ def make_vec(
         UserError: See `AtariVectorEnv`.
     """
     from seed_hpc.envs.environment_table import is_environment
+    from seed_hpc.envs.external import ExternalVectorEnv, is_external
 
+    if is_external(game):
+        return ExternalVectorEnv(game, num_envs, device=device, **options)
     if is_environment(game):
         from seed_hpc.envs.native_vector import NativeVectorEnv
 

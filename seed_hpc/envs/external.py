@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Environments that are not ours, as a vector: a shared library with a plain C interface, or any gymnasium environment.
+
+    parent: actions -> shared memory -> worker processes -> shared memory -> copies for the caller
+
+Each lane lives in a worker process. When one crashes, hangs or reports an error, the episodes of its lanes are
+truncated there (`infos["crashed"]`), the process is started anew, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import signal
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import connection as connections
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike, NDArray
+
+from seed_hpc.envs.environment_table import require_cpu
+from seed_hpc.envs.external_worker import KINDS, Board, Shape, describe, serve
+from seed_hpc.envs.vector import _AUTORESET, _autoreset_mode, _converter, _int32, _target
+from seed_hpc.errors import UserError
+
+log = logging.getLogger(__name__)
+
+_SNAPSHOT = struct.Struct("<8sQqi?")
+_SNAPSHOT_MAGIC = b"SEEDEXT1"
+_MOST_RESTARTS = 3  # in a row without a step in between
+
+
+def is_external(name: str) -> bool:
+    """Whether `name` is "external:<library>" or "gymnasium:<id>"."""
+    return name.partition(":")[0] in KINDS and ":" in name
+
+
+@dataclass
+class _Worker:
+    process: Any
+    connection: Any
+    lanes: range
+    num_failures: int = 0
+
+
+class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
+    """Many copies of an environment that is not ours, in worker processes.
+
+    Args:
+        name: "external:<path of a shared library>" (cuda/include/seed/simulator.h) or "gymnasium:<id>". Continuous
+            actions of gymnasium environments are scaled from [-1, 1] to their bounds.
+        num_envs: Number of lanes.
+        lanes_per_process: Lanes of one worker process: they share its fate when one crashes.
+        timeout_s: A worker that does not answer for so long counts as crashed.
+        autoreset_mode: `NextStep`, `SameStep` or `Disabled` (gymnasium's AutoresetMode).
+        num_threads: Not used; processes run the lanes.
+        output: "numpy" or "torch" (CPU tensors).
+        device: "cpu".
+        first_env_id: Number of lane 0: give rank r of a job r * num_envs.
+
+    Raises:
+        UserError: The environment cannot be made, has spaces that are not supported, or an argument is out of range.
+    """
+
+    reward_dtype: Any  # torch's float32, for the training loop
+
+    def __init__(
+        self,
+        name: str,
+        num_envs: int,
+        *,
+        lanes_per_process: int = 1,
+        timeout_s: float = 60.0,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        num_threads: int = 0,
+        output: str = "numpy",
+        device: str = "cpu",
+        first_env_id: int = 0,
+        data: None = None,
+    ) -> None:
+        del num_threads
+        self._workers: list[_Worker] = []
+        self._board: Any = None
+        require_cpu(device)
+        if data is not None:
+            raise UserError(f"'{name}' takes no data")
+        self._kind, _, self._name = name.partition(":")
+        self._to_output = _converter(output)
+        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.num_envs = _int32("num_envs", num_envs)
+        for argument, value in (("num_envs", self.num_envs), ("lanes_per_process", lanes_per_process)):
+            if value < 1:
+                raise UserError(f"{argument} is {value}, it must be at least 1")
+        if self._kind == "external" and not Path(self._name).is_file():
+            raise UserError(f"{self._name} does not exist: name the shared library of your simulator")
+        self._timeout_s, self._first_env_id = timeout_s, _int32("first_env_id", first_env_id)
+        self._context = multiprocessing.get_context("spawn")
+        self._shape = shape = self._ask_shape()
+        self.continuous = shape.num_actions == 0
+        dtype: Any = np.dtype(shape.dtype).type
+        low, high = (0, 255) if dtype == np.uint8 else (-np.inf, np.inf)
+        self.single_observation_space = spaces.Box(low, high, shape.observation, dtype)
+        self.single_action_space = (
+            spaces.Box(-1.0, 1.0, (shape.action_size,), np.float32)
+            if self.continuous
+            else spaces.Discrete(shape.num_actions)
+        )
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.metadata = {"autoreset_mode": self.autoreset_mode}
+        if output == "torch":
+            import torch
+
+            self.reward_dtype = torch.float32
+        self._seeded = False
+        self._crashed = np.zeros(self.num_envs, np.bool_)
+        self._restored = np.zeros(self.num_envs, np.bool_)
+        self._board = Board(self.num_envs, shape)
+        starts = range(0, self.num_envs, lanes_per_process)
+        for first in starts:
+            lanes = range(first, min(first + lanes_per_process, self.num_envs))
+            self._workers.append(_Worker(*self._start(lanes), lanes))
+        for worker in self._workers:
+            self._require(worker, "made")
+
+    # ---- Processes -----------------------------------------------------------------------------------------------
+
+    def _ask_shape(self) -> Shape:
+        """Makes one environment in a process of its own, since it may crash."""
+        mine, theirs = self._context.Pipe()
+        process = self._context.Process(target=describe, args=(theirs, self._kind, self._name), daemon=True)
+        process.start()
+        theirs.close()
+        try:
+            answer = mine.recv() if mine.poll(self._timeout_s) else f"no answer in {self._timeout_s:g} s"
+        except EOFError:
+            process.join()
+            answer = _how_it_ended(process)
+        finally:
+            process.kill()
+            mine.close()
+        if not isinstance(answer, Shape):
+            raise UserError(f"'{self._kind}:{self._name}' cannot be made: {answer}")
+        return answer
+
+    def _start(self, lanes: range) -> tuple[Any, Any]:
+        mine, theirs = self._context.Pipe()
+        arguments = (theirs, self._board.memory.name, self._kind, self._name, self._shape, self.num_envs, lanes)
+        more = (_AUTORESET[self.autoreset_mode], self._first_env_id)
+        process = self._context.Process(target=serve, args=(*arguments, *more), daemon=True)
+        process.start()
+        theirs.close()
+        return process, mine
+
+    def _answer(self, worker: _Worker) -> str | None:
+        """Waits for a worker; returns None, or what went wrong."""
+        try:
+            if not connections.wait([worker.connection], self._timeout_s):
+                return f"no answer in {self._timeout_s:g} s"
+            answer = worker.connection.recv_bytes()
+        except (EOFError, OSError):
+            worker.process.join(1.0)
+            return _how_it_ended(worker.process)
+        return None if answer == b"K" else answer[1:].decode(errors="replace")
+
+    def _tell(self, worker: _Worker, command: bytes) -> None:
+        with contextlib.suppress(OSError):  # it has crashed meanwhile: the answer will say so
+            worker.connection.send_bytes(command)
+
+    def _require(self, worker: _Worker, what: str) -> None:
+        if (fault := self._answer(worker)) is not None:
+            self.close()
+            lanes = (
+                f"lane {worker.lanes[0]}"
+                if len(worker.lanes) == 1
+                else f"lanes {worker.lanes[0]} to {worker.lanes[-1]}"
+            )
+            raise UserError(f"'{self._kind}:{self._name}' cannot be {what} in {lanes}: {fault}")
+
+    def _renew(self, worker: _Worker, fault: str) -> None:
+        """Truncates the episodes of a worker's lanes and starts it anew."""
+        board, rows = self._board, slice(worker.lanes.start, worker.lanes.stop)
+        guilty = [lane for lane in worker.lanes if board.busy[lane]]
+        log.warning("lane %s of '%s': %s; its episode is cut off", guilty or list(worker.lanes), self._name, fault)
+        worker.process.kill()
+        worker.process.join()
+        worker.connection.close()
+        board.busy[rows] = board.terminations[rows] = False
+        board.rewards[rows] = 0
+        board.truncations[rows] = board.ended[rows] = True
+        self._crashed[rows] = True
+        worker.num_failures += 1
+        if worker.num_failures > _MOST_RESTARTS:
+            self.close()
+            raise UserError(
+                f"'{self._kind}:{self._name}' fails again and again, in lane {worker.lanes[0]} now: {fault}"
+            )
+        worker.process, worker.connection = self._start(worker.lanes)
+        self._require(worker, "made again")
+        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+            board.final_observations[rows] = board.observations[rows]
+            board.mask[:] = False
+            board.mask[rows] = True
+            board.episodes[rows] += 1
+            self._tell(worker, b"R")
+            self._require(worker, "reset")
+            board.truncations[rows] = True
+
+    # ---- gymnasium's interface -----------------------------------------------------------------------------------
+
+    def reset(self, *, seed: int | ArrayLike | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        """Starts episodes; arguments and results as in `NativeVectorEnv.reset`.
+
+        Raises:
+            UserError: A seed or mask is not usable, or an environment fails in its reset.
+        """
+        board = self._open_board()
+        mask = (options or {}).get("reset_mask")
+        chosen = np.ones(self.num_envs, np.bool_) if mask is None else np.asarray(mask)
+        if chosen.shape != (self.num_envs,) or chosen.dtype != np.bool_:
+            raise UserError(f"reset_mask must be a boolean NumPy array of shape ({self.num_envs},)")
+        if not self._seeded and not chosen.all():
+            raise UserError("the first reset must start every lane: leave out reset_mask")
+        if seed is None and not self._seeded:
+            seed = int(np.random.SeedSequence().generate_state(1)[0] >> 2)
+        if seed is None:
+            board.episodes[chosen] += 1
+        else:
+            given = np.asarray(seed)
+            if given.dtype.kind not in "iu" or given.shape not in ((), (int(chosen.sum()),)) or (given < 0).any():
+                raise UserError(f"seed must be None, an integer of at least 0, or one for each of {chosen.sum()} lanes")
+            board.seeds[chosen] = given
+            board.episodes[chosen] = 0
+        board.mask[:] = chosen
+        self._crashed[:] = False
+        self._restored[chosen] = False
+        for worker in self._workers:
+            self._tell(worker, b"R")
+        for worker in self._workers:
+            self._require(worker, "reset")
+        self._seeded = True
+        return self._to_output(board.observations.copy()), self._infos()
+
+    def step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps all lanes.
+
+        Returns:
+            As `NativeVectorEnv.step`; the infos also hold `crashed`, bool (num_envs,): the lane's episode was truncated
+            because its simulator failed.
+
+        Raises:
+            UserError: An action is not usable, or an environment fails again and again.
+        """
+        board = self._step_board(actions)
+        infos = self._infos()
+        done = board.terminations | board.truncations
+        if self.autoreset_mode == AutoresetMode.SAME_STEP and done.any():
+            infos["final_obs"] = self._to_output(board.final_observations.copy())
+        rows = (board.observations, board.rewards, board.terminations, board.truncations)
+        observations, rewards, terminations, truncations = (self._to_output(row.copy()) for row in rows)
+        return observations, rewards, terminations, truncations, infos
+
+    def step_into(
+        self, actions: ArrayLike, observations: Any, rewards: Any, terminations: Any, truncations: Any
+    ) -> None:
+        """Steps and writes the results into memory of the caller; see `NativeVectorEnv.step_into`."""
+        board, lanes, space = self._open_board(), (self.num_envs,), self.observation_space
+        targets = (
+            (observations, board.observations, "observations", space.shape),
+            (rewards, board.rewards, "rewards", lanes),
+            (terminations, board.terminations, "terminations", lanes),
+            (truncations, board.truncations, "truncations", lanes),
+        )
+        for target, source, name, shape in targets:
+            _target(target, name, shape, source.dtype)
+        self._step_board(actions)
+        for target, source, _, _ in targets:
+            np.copyto(target if isinstance(target, np.ndarray) else target.numpy(), source)
+
+    def _step_board(self, actions: ArrayLike) -> Any:
+        board = self._open_board()
+        if not self._seeded:
+            raise UserError("the environments have not been reset: call reset first")
+        self._read_actions(actions)
+        if self.autoreset_mode == AutoresetMode.DISABLED and board.ended.any():
+            lane = int(np.argmax(board.ended))
+            raise UserError(f"the episode of lane {lane} has ended: reset the lane before you step it")
+        self._crashed[:] = False
+        if self._restored.any():
+            return self._end_restored(board)
+        for worker in self._workers:
+            self._tell(worker, b"S")
+        for worker in self._workers:
+            if (fault := self._answer(worker)) is None:
+                worker.num_failures = 0
+            else:
+                self._renew(worker, fault)
+        return board
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Ends the processes and frees the memory."""
+        del kwargs
+        for worker in self._workers:
+            self._tell(worker, b"C")
+        for worker in self._workers:
+            worker.process.join(1.0)
+            worker.process.kill()
+            worker.process.join()
+            worker.connection.close()
+        self._workers = []
+        if self._board is not None:
+            self._board.close(remove=True)
+            self._board = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_board", None) is not None:
+            self.close()
+
+    # ---- Snapshots: what a simulator that cannot be copied allows --------------------------------------------------
+
+    def clone_lanes(self, lanes: Sequence[int] | None = None) -> list[bytes]:
+        """Returns each lane's seed, episode and last observation; the simulators themselves cannot be copied."""
+        board = self._open_board()
+        return [
+            _SNAPSHOT.pack(
+                _SNAPSHOT_MAGIC,
+                int(board.seeds[lane]),
+                int(board.episodes[lane]),
+                int(board.steps[lane]),
+                bool(board.ended[lane]),
+            )
+            + board.observations[lane].tobytes()
+            for lane in (range(self.num_envs) if lanes is None else lanes)
+        ]
+
+    def restore_lanes(self, snapshots: Sequence[bytes], lanes: Sequence[int] | None = None) -> None:
+        """Takes lanes up after the episode of their snapshot.
+
+        The interrupted episodes are truncated by the next step, which shows their last observation again; the lanes
+        then go on with the next episode of their seed.
+        """
+        targets = list(range(len(snapshots)) if lanes is None else lanes)
+        if not self._seeded:
+            self.reset(seed=0)
+        board = self._open_board()
+        size = _SNAPSHOT.size + board.observations[0].nbytes
+        for lane, snapshot in zip(targets, snapshots, strict=True):
+            if len(snapshot) != size or not snapshot.startswith(_SNAPSHOT_MAGIC):
+                raise UserError("this is no snapshot of a lane of such an environment")
+            _, seed, episode, steps, ended = _SNAPSHOT.unpack_from(snapshot)
+            board.seeds[lane], board.episodes[lane], board.steps[lane] = seed, episode, steps
+            observation = np.frombuffer(snapshot, board.observations.dtype, offset=_SNAPSHOT.size)
+            board.observations[lane] = observation.reshape(board.observations.shape[1:])
+            board.ended[lane] = ended
+            self._restored[lane] = not ended
+
+    def _end_restored(self, board: Any) -> Any:
+        """Truncates interrupted episodes; all other lanes wait for one step, which reports nothing new."""
+        board.rewards[:] = 0
+        board.terminations[:] = False
+        board.truncations[:] = self._restored
+        board.ended |= self._restored
+        self._restored[:] = False
+        return board
+
+    # ---- Arguments -----------------------------------------------------------------------------------------------
+
+    def _open_board(self) -> Any:
+        if self._board is None:
+            raise UserError("the environment is closed: make a new one")
+        return self._board
+
+    def _infos(self) -> dict[str, Any]:
+        rows = {"env_id": np.arange(self.num_envs, dtype=np.int32), "episode_steps": self._board.steps.copy()}
+        return {key: self._to_output(row) for key, row in {**rows, "crashed": self._crashed.copy()}.items()}
+
+    def _read_actions(self, actions: ArrayLike) -> None:
+        given, target = np.asarray(actions), self._board.actions
+        if given.shape != target.shape:
+            raise UserError(f"actions have the shape {given.shape}, they must have {target.shape}")
+        if given.dtype.kind not in ("fiu" if self.continuous else "iu"):
+            raise UserError(
+                f"actions are of type {given.dtype}, they must be {'numbers' if self.continuous else 'integers'}"
+            )
+        if self.continuous:
+            if not np.isfinite(given).all():
+                raise UserError("an action is not finite")
+            given = np.clip(given, -1, 1)
+        elif given.min() < 0 or given.max() >= self._shape.num_actions:
+            raise UserError(f"an action is outside of 0 to {self._shape.num_actions - 1}")
+        np.copyto(target, given, casting="same_kind")
+
+
+def _how_it_ended(process: Any) -> str:
+    code: int | NDArray[Any] | None = process.exitcode
+    if isinstance(code, int) and code < 0:
+        return f"the process was ended by {signal.Signals(-code).name}"
+    return f"the process ended with exit code {code}"

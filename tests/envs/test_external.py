@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""External simulators and gymnasium environments in worker processes: results, ends of episodes, crashes."""
+
+import logging
+import subprocess
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import yaml
+
+import seed_hpc
+from seed_hpc import cli
+from seed_hpc.envs import translation
+from seed_hpc.envs.external_worker import episode_seed
+from seed_hpc.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def counter(tmp_path_factory):
+    """The shared library of counter_simulator.c."""
+    library = tmp_path_factory.mktemp("simulator") / "libcounter.so"
+    source = Path(__file__).with_name("counter_simulator.c")
+    include = f"-I{ROOT / 'cuda' / 'include'}"
+    command = [translation.compiler(), "-x", "c", "-shared", "-fPIC", include, "-o", str(library), str(source)]
+    subprocess.run(command, check=True)
+    return f"external:{library}"
+
+
+def lengths(num_envs, seed, episode):
+    return [3 + episode_seed(seed, lane, episode) % 5 for lane in range(num_envs)]
+
+
+def test_a_plain_c_simulator_follows_next_step(counter):
+    envs = seed_hpc.make_vec(counter, 3, lanes_per_process=2)
+    assert envs.single_observation_space.shape == (2,)
+    assert envs.single_action_space.n == 5
+    observation, infos = envs.reset(seed=4)
+    assert observation.tolist() == [[0, length] for length in lengths(3, 4, 0)]
+    assert infos["env_id"].tolist() == [0, 1, 2]
+    count, episode = np.zeros(3, int), np.zeros(3, int)
+    ended = np.zeros(3, bool)
+    for _ in range(20):
+        observation, rewards, terminations, truncations, infos = envs.step(np.zeros(3, int))
+        for lane in range(3):
+            episode[lane] += ended[lane]
+            count[lane] = 0 if ended[lane] else count[lane] + 1
+            length = lengths(3, 4, int(episode[lane]))[lane]
+            assert observation[lane].tolist() == [count[lane], length]
+            assert rewards[lane] == count[lane]
+            assert infos["episode_steps"][lane] == count[lane]
+            ended[lane] = count[lane] >= length
+            assert terminations[lane] == ended[lane]
+        assert not truncations.any()
+        assert not infos["crashed"].any()
+    envs.close()
+
+
+def test_same_step_and_disabled(counter):
+    envs = seed_hpc.make_vec(counter, 2, lanes_per_process=2, autoreset_mode="SameStep")
+    envs.reset(seed=1)
+    for _ in range(10):
+        observation, rewards, terminations, _, infos = envs.step(np.ones(2, int))
+        assert ("final_obs" in infos) == terminations.any()
+        for lane in np.flatnonzero(terminations):
+            assert infos["final_obs"][lane, 0] >= infos["final_obs"][lane, 1]
+            assert observation[lane, 0] == 0
+            assert rewards[lane] >= 3
+    envs.close()
+    envs = seed_hpc.make_vec(counter, 1, autoreset_mode="Disabled")
+    envs.reset(seed=1)
+    while not envs.step([1])[2].any():
+        pass
+    with pytest.raises(UserError, match="lane 0 has ended"):
+        envs.step([1])
+    assert envs.reset(options={"reset_mask": np.array([True])})[0][0, 0] == 0
+    envs.close()
+
+
+@pytest.mark.parametrize(("action", "fault"), [(2, "SIGSEGV"), (3, "returned 42"), (4, "no answer in 2 s")])
+def test_a_failure_ends_the_episode_of_its_lane_only(counter, action, fault, caplog):
+    envs = seed_hpc.make_vec(counter, 3, timeout_s=2.0 if action == 4 else 60.0)
+    envs.reset(seed=0)
+    envs.step(np.zeros(3, int))
+    with caplog.at_level(logging.WARNING):
+        observation, rewards, terminations, truncations, infos = envs.step(np.array([0, action, 0]))
+    assert fault in caplog.text
+    assert "lane [1]" in caplog.text
+    assert infos["crashed"].tolist() == [False, True, False]
+    assert truncations.tolist() == [False, True, False]
+    assert not terminations.any()
+    assert observation[:, 0].tolist() == [2, 1, 2]
+    assert rewards.tolist() == [2, 0, 2]
+    observation, _, _, truncations, infos = envs.step(np.zeros(3, int))
+    assert not truncations.any()
+    assert not infos["crashed"].any()
+    # Lane 1 has begun its next episode; the others went on, or ended by their own rules.
+    assert observation[1].tolist() == [0, lengths(3, 0, 1)[1]]
+    assert observation[[0, 2], 0].tolist() == [3, 3]
+    envs.close()
+
+
+def test_what_always_fails_is_an_error(counter, monkeypatch):
+    envs = seed_hpc.make_vec(counter, 1)
+    envs.reset(seed=0)
+    envs.step([2])
+    monkeypatch.setenv("COUNTER_CRASHES_IN_RESET", "1")
+    for _ in range(2):  # with the crash before, three in a row: the process is started anew each time
+        assert envs.step([2])[4]["crashed"].all()
+    with pytest.raises(UserError, match="again and again"):
+        envs.step([2])
+    with pytest.raises(UserError, match="is closed"):
+        envs.step([0])
+    with pytest.raises(UserError, match="cannot be reset in lane 0: the process was ended by SIGSEGV"):
+        seed_hpc.make_vec(counter, 1).reset(seed=0)
+    monkeypatch.delenv("COUNTER_CRASHES_IN_RESET")
+    monkeypatch.setenv("COUNTER_FAILS", "1")
+    with pytest.raises(UserError, match="cannot be made: RuntimeError: seed_simulator_create returned NULL"):
+        seed_hpc.make_vec(counter, 1)
+
+
+def test_wrong_usage(counter, tmp_path):
+    text = tmp_path / "text.so"
+    text.write_text("x")
+    for name, message in (
+        ("external:/no/such.so", "does not exist"),
+        (f"external:{text}", "cannot be made: OSError"),
+        ("gymnasium:NoSuchGame-v0", "cannot be made"),
+        ("gymnasium:FrozenLake-v1", "observations are Discrete"),
+    ):
+        with pytest.raises(UserError, match=message):
+            seed_hpc.make_vec(name, 1)
+    with pytest.raises(UserError, match="num_envs is 0"):
+        seed_hpc.make_vec(counter, 0)
+    envs = seed_hpc.make_vec(counter, 2, lanes_per_process=2)
+    with pytest.raises(UserError, match="call reset first"):
+        envs.step([0, 0])
+    envs.reset(seed=0)
+    for actions, message in (([0], "shape"), ([0, 5], "outside of 0 to 4"), ([0.0, 1.0], "must be integers")):
+        with pytest.raises(UserError, match=message):
+            envs.step(actions)
+    envs.close()
+
+
+def test_gymnasium_environments_give_what_gymnasium_gives():
+    envs = seed_hpc.make_vec("gymnasium:CartPole-v1", 2, lanes_per_process=2)
+    observation, _ = envs.reset(seed=3)
+    twins = [gymnasium.make("CartPole-v1") for _ in range(2)]
+    expected = [twin.reset(seed=episode_seed(3, lane, 0) % 2**31)[0] for lane, twin in enumerate(twins)]
+    assert np.array_equal(observation, expected)
+    for step in range(8):
+        action = [step % 2, 1]
+        observation, rewards, terminations, *_ = envs.step(action)
+        results = [twin.step(chosen) for twin, chosen in zip(twins, action, strict=True)]
+        assert np.array_equal(observation, [result[0] for result in results])
+        assert rewards.tolist() == [1.0, 1.0]
+        assert terminations.tolist() == [result[2] for result in results]
+    envs.close()
+
+
+def test_continuous_actions_are_scaled_to_the_bounds():
+    """Pendulum takes torques of -2 to 2: half of the range is a torque of 1."""
+    envs = seed_hpc.make_vec("gymnasium:Pendulum-v1", 1)
+    envs.reset(seed=0)
+    twin = gymnasium.make("Pendulum-v1")
+    twin.reset(seed=episode_seed(0, 0, 0) % 2**31)
+    observation, rewards, *_ = envs.step([[0.5]])
+    expected, reward, *_ = twin.step(np.array([1.0], np.float32))
+    assert np.array_equal(observation[0], expected.astype(np.float32))
+    assert rewards[0] == pytest.approx(reward)
+    envs.close()
+
+
+def test_snapshots_cut_off_the_episode_that_cannot_be_copied(counter):
+    envs, other = (seed_hpc.make_vec(counter, 2, lanes_per_process=2) for _ in range(2))
+    envs.reset(seed=2)
+    before = envs.step([0, 0])[0]
+    other.restore_lanes(envs.clone_lanes())
+    observation, rewards, _, truncations, _ = other.step([0, 0])
+    assert np.array_equal(observation, before)
+    assert truncations.all()
+    assert not rewards.any()
+    observation, *_ = other.step([0, 0])
+    assert observation.tolist() == [[0, length] for length in lengths(2, 2, 1)]
+    with pytest.raises(UserError, match="no snapshot"):
+        other.restore_lanes([b"x"])
+    envs.close()
+    other.close()
+
+
+def test_an_agent_trains_on_a_gymnasium_environment_and_resumes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    experiment = {
+        "agent": {"name": "ppo", "minibatches": 2},
+        "env": {"game": "gymnasium:CartPole-v1", "num_envs": 2, "frameskip": 1, "reward_clipping": False},
+        "model": {"encoder": "mlp", "hidden_size": 16},
+        "training": {"total_frames": 128, "unroll_length": 16, "num_threads": 1, "device": "cpu", "tensorboard": False},
+    }
+    Path("cart.yaml").write_text(yaml.safe_dump(experiment))
+    assert cli.main(["train", "--config", "cart.yaml", "--run-id", "a"]) == 0
+    assert cli.main(["train", "--resume", "results/cart/a", "training.total_frames=192"]) == 0
