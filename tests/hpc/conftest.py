@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def pytest_collection_modifyitems(items):
         reason = "needs root, to start Slurm's daemons and to make network namespaces"
     elif not Path("/etc/debian_version").exists() or shutil.which("apt-get") is None:
         reason = "installs Slurm and Apptainer from Debian packages, and this is not Debian"
+    elif subprocess.run(["unshare", "--net", "--uts", "true"], capture_output=True).returncode != 0:
+        reason = "makes network namespaces, which root of this machine may not (a container without privileges)"
     for item in items:
         if HERE in Path(item.fspath).parents:
             item.add_marker(pytest.mark.hpc)
@@ -98,12 +101,57 @@ def apt_install(*packages: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster():
+def home():
+    return make_user()
+
+
+@dataclass(frozen=True)
+class Downloads:
+    """What is fetched in the background while Slurm and Apptainer are installed; each future gives a folder."""
+
+    base: Future[Path]  # a Debian root folder
+    wheels: Future[Path]
+    login: Future[Path]  # a virtual environment with Snakemake and its Slurm plugin, without torch
+
+
+@pytest.fixture(scope="session")
+def downloads(home):
+    CACHE.mkdir(exist_ok=True)
+    if shutil.which("debootstrap") is None or not Path("/usr/share/doc/python3-venv").exists():
+        apt_install("debootstrap", "python3-venv")  # here, since apt knows no two at a time
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        yield Downloads(
+            base=pool.submit(make, "make_base.sh", CACHE / "base"),
+            wheels=pool.submit(make, "make_wheels.sh", CACHE / "wheels", sys.executable),
+            login=pool.submit(make_login_environment, home / "venv"),
+        )
+
+
+def make(script: str, folder: Path, *arguments: str) -> Path:
+    command = ["bash", ROOT / "containers" / script, folder, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1500)
+    assert done.returncode == 0, f"{script}: {done.stdout}{done.stderr}"
+    return folder
+
+
+def make_login_environment(venv: Path) -> Path:
+    if not (venv / "bin/snakemake").exists():
+        subprocess.run(["/usr/bin/python3", "-m", "venv", venv], check=True)
+        # By root, whose pip knows the package index.
+        packages = ["snakemake", "snakemake-executor-plugin-slurm", "omegaconf"]
+        pip = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
+        subprocess.run([*pip, *packages], check=True, timeout=1500)
+        subprocess.run(["chown", "-R", f"{USER}:", venv], check=True)
+    return venv
+
+
+@pytest.fixture(scope="session")
+def cluster(home, downloads):
     script = HERE / "cluster.sh"
     started = subprocess.run(["bash", script, "up"], capture_output=True, text=True, timeout=900)
     assert started.returncode == 0, started.stdout + started.stderr
     try:
-        yield Cluster(home=make_user())
+        yield Cluster(home=home)
     finally:
         subprocess.run(["bash", script, "down"], check=True, timeout=120)
 
@@ -147,31 +195,6 @@ def apptainer():
     script = HERE / "install_apptainer.sh"
     done = subprocess.run(["bash", script], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="session")
-def image_inputs(apptainer, project):
-    """A Debian root folder and wheels, since no container registry may be reachable; kept for the next time."""
-    CACHE.mkdir(exist_ok=True)
-    base, wheels = CACHE / "base", CACHE / "wheels"
-    subprocess.run(["bash", ROOT / "containers/make_base.sh", base], check=True, timeout=1200)
-    subprocess.run(["bash", ROOT / "containers/make_wheels.sh", wheels, sys.executable], check=True, timeout=1200)
-    return base, wheels
-
-
-@pytest.fixture(scope="session")
-def login_environment(cluster, project):
-    """What a login node needs to start the pipeline: Snakemake, its Slurm plugin and this package, without torch."""
-    venv = cluster.home / "venv"
-    if not (venv / "bin/snakemake").exists():
-        apt_install("python3-venv")
-        subprocess.run(["/usr/bin/python3", "-m", "venv", venv], check=True)
-        # By root, whose pip knows the package index.
-        packages = ["snakemake", "snakemake-executor-plugin-slurm", "omegaconf"]
-        pip = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
-        subprocess.run([*pip, *packages], check=True, timeout=900)
-        subprocess.run(["chown", "-R", f"{USER}:", venv], check=True)
-    return venv
 
 
 EXPERIMENT = "pong_vtrace_demo"
@@ -234,9 +257,8 @@ def nsight():
 
 
 @pytest.fixture(scope="session")
-def snakemake(cluster, project, login_environment, image_inputs, nsight):
+def snakemake(cluster, project, apptainer, nsight, downloads):
     """Returns a function that runs the pipeline, or one of its targets, through the edited profile, in the image."""
-    base, wheels = image_inputs
     site = cluster.home / "site"
     site.mkdir(exist_ok=True)
     (site / "config.yaml").write_text(yaml.safe_dump(edited_profile(project)))
@@ -245,13 +267,14 @@ def snakemake(cluster, project, login_environment, image_inputs, nsight):
         "container": {
             "image": IMAGE,
             "definition": "containers/seed-hpc-cpu.def",
-            "base": str(base),
-            "wheels": str(wheels),
+            "base": str(downloads.base.result()),
+            "wheels": str(downloads.wheels.result()),
         },
         "kernels": {"cuda_architectures": []},
         "profile": {"enabled": True, "tool": "torch" if nsight.missing else "nsys", "window": "2:3"},
     }
     (site / "what.yaml").write_text(yaml.safe_dump(config))
+    downloads.login.result()
 
     def run(*targets: str) -> str:
         command = ["snakemake", *targets, "--profile", str(site), "--workflow-profile", "profiles/slurm-apptainer"]

@@ -20,8 +20,8 @@ options=(-oDir::Etc::SourceList="$PWD/sources.list" -oDir::Etc::SourceParts=/dev
   -oDir::State::Lists="$PWD/lists" -oAPT::Sandbox::User=root -qq)
 apt-get "${options[@]}" update || die "the mirror has no Debian 13"
 (cd debs && apt-get "${options[@]}" download nsight-systems nsight-systems-target) || die "nsight-systems was not found"
-# The importer is linked with libssh.so without a version.
-(cd debs && apt-get -qq -oAPT::Sandbox::User=root download libssh-4) || die "libssh-4 was not found"
+# What nsys and its importer are linked with and an image without them lacks; libssh.so without a version, too.
+(cd debs && apt-get -qq -oAPT::Sandbox::User=root download libssh-4 libelf1 libpfm4) || die "its libraries were not found"
 for package in debs/*.deb; do dpkg-deb -x "$package" root; done
 libraries=$PWD/root/usr/lib/x86_64-linux-gnu
 ln -sf libssh.so.4 "$libraries/libssh.so"

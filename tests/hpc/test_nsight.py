@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Nsight Systems around a loop on the CPU, from the command line to the table of NVTX ranges."""
+"""A real Nsight Systems around a loop on the CPU; around a training in an image: test_pipeline_on_slurm.py."""
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -44,20 +43,3 @@ def test_window_of_a_loop_becomes_a_table_of_ranges(environment, tmp_path):
     assert document["version"].startswith("20")
     assert document["kernels"] == []
     assert any("no kernel table" in note for note in document["notes"])
-
-
-def test_a_training_run_is_profiled_into_the_run_directory(environment, tmp_path):
-    run = tmp_path / "results"
-    options = ["training.total_frames=60000", "training.num_threads=1", "training.tensorboard=false"]
-    command = [sys.executable, "-m", "seed_hpc.cli", "profile", "run", "--config", "pong_vtrace_demo", "--tool", "nsys"]
-    done = subprocess.run(
-        [*command, "--window", "2:3", "--output", tmp_path / "profile", "--results", run, *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    document = json.loads((tmp_path / "profile" / "nsys-rank0.json").read_text())
-    counts = {row["name"].removeprefix("seed-hpc:"): row["count"] for row in document["ranges"]}
-    assert {"environment", "inference", "learner"} <= counts.keys()
-    assert counts["learner"] == 3

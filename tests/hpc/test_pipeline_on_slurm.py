@@ -20,9 +20,11 @@ def test_every_stage_was_a_job(pipeline_output):
 
 
 def test_the_training_was_stopped_as_at_its_time_limit_and_its_next_job_resumed(pipeline_output, results):
-    assert "Trying to restart job" in pipeline_output
-    log = (results / f"pipeline/logs/train_agent/{EXPERIMENT}/cluster-1.log").read_text()
-    assert f"resuming results/{EXPERIMENT}/cluster-1 at" in log
+    logs = sorted((results / "pipeline/slurm_logs/rule_train_agent").rglob("*.log"), key=lambda path: int(path.stem))
+    first, second = (path.read_text() for path in logs)
+    assert "was interrupted at" in first
+    assert "resuming" not in first
+    assert f"resuming results/{EXPERIMENT}/cluster-1 at" in second
 
 
 def test_the_training_ran_on_two_nodes_with_two_ranks_each(results):

@@ -23,7 +23,7 @@ rule train_agent:
     benchmark:
         f"{PIPELINE}/benchmarks/train_agent/{{experiment}}/{{run_id}}.tsv"
     # A job that was interrupted (time limit, preemption) goes on from its checkpoint.
-    retries: 1
+    retries: training_retries()
     # The host starts the ranks, each in the image: the image needs no Slurm.
     container:
         lambda wildcards: None
