@@ -104,14 +104,6 @@ def launcher(threads, resources):
     return " ".join(words)
 
 
-def training_retries():
-    """Attempts of a training after the first: those of the profile, one at least.
-
-    None inside a cluster's job, which ends: the process that submitted it submits the next.
-    """
-    return max(1, workflow.execution_settings.retries) if workflow.is_main_process else 0
-
-
 def image():
     """Input of the rules that run in the image: the directive `container` does not make its rule run first.
 

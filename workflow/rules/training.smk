@@ -3,7 +3,8 @@
 #
 # Inputs:  config/experiments/<experiment>.yaml, the library
 # Outputs: <results>/<experiment>/<run_id>/training.json (written when the run has finished), evaluation.json
-# Steps:   train_agent (resumes a run that was interrupted), evaluate_agent
+# Steps:   train_agent (resumes a run that was interrupted; how often by itself is the profile's `retries`, since `retries`
+#          of the rule would count inside the cluster's job, too, whose time is over), evaluate_agent
 #
 # The experiment's file and the library are `ancient`: a changed experiment has another run_id, and a rebuilt library
 # is bit-exact with the old one (`seed-hpc parity`), so neither makes a finished run out of date. (Snakemake 9.27 looks at
@@ -22,8 +23,6 @@ rule train_agent:
         f"{PIPELINE}/logs/train_agent/{{experiment}}/{{run_id}}.log",
     benchmark:
         f"{PIPELINE}/benchmarks/train_agent/{{experiment}}/{{run_id}}.tsv"
-    # A job that was interrupted (time limit, preemption) goes on from its checkpoint.
-    retries: training_retries()
     # The host starts the ranks, each in the image: the image needs no Slurm.
     container:
         lambda wildcards: None
