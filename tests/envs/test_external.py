@@ -106,9 +106,8 @@ def test_a_failure_ends_the_episode_of_its_lane_only(counter, action, fault, cap
 def test_what_always_fails_is_an_error(counter, monkeypatch):
     envs = seed_hpc.make_vec(counter, 1)
     envs.reset(seed=0)
-    envs.step([2])
-    monkeypatch.setenv("COUNTER_CRASHES_IN_RESET", "1")
-    for _ in range(2):  # with the crash before, three in a row: the process is started anew each time
+    monkeypatch.setenv("COUNTER_CRASHES_IN_RESET", "1")  # counts for processes that are started from now on
+    for _ in range(3):
         assert envs.step([2])[4]["crashed"].all()
     with pytest.raises(UserError, match="again and again"):
         envs.step([2])
