@@ -37,8 +37,9 @@ kernels: setup  ## compile the CUDA library, a folder for each of ARCHS="80 90"
 	$(BIN)/python -m seed_hpc.cli kernels build --backend cuda --arch $(ARCHS) --output build/cuda \
 	  --allow "run_frames=$(MACHINE)" "next_frames=$(MACHINE)" "reset_lanes=$(MACHINE)"
 
-parity-kernels: setup-dev  ## the CUDA pool's kernels on the host, with sanitizers, against the CPU: all games (hours)
-	SEED_HPC_PARITY_GAMES=all $(BIN)/python -m pytest tests/pool -n 2 -q
+PARITY ?= --lanes 64 --steps 500
+parity-kernels: setup-dev  ## the CUDA pool's kernels on the host against the CPU, all games (an hour; PARITY="--lanes 8 --steps 50 --sanitize")
+	$(BIN)/python tests/pool/kernels_on_host.py $(PARITY)
 
 test: setup-dev  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile

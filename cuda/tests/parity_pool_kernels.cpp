@@ -2,7 +2,7 @@
 // The kernels of the CUDA pool, run on the host (host_cuda.h), against libseed_cpu.so: every output of every lane must
 // be equal in every step, while lanes end, reset themselves and are reset by mask and seed.
 //
-//   parity_pool_kernels LIBSEED_CPU GAME_INDEX ROM_FILE NUM_LANES NUM_STEPS
+//   parity_pool_kernels LIBSEED_CPU GAME_INDEX ROM_FILE NUM_LANES NUM_STEPS [SETTING]     without SETTING: all three
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -154,7 +154,8 @@ int compare(const Cpu& cpu, const Setting& setting, int32_t game, const std::vec
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) return std::fprintf(stderr, "usage: %s LIBSEED_CPU GAME_INDEX ROM NUM_LANES NUM_STEPS\n", argv[0]), 2;
+  if (argc != 6 && argc != 7)
+    return std::fprintf(stderr, "usage: %s LIBSEED_CPU GAME_INDEX ROM NUM_LANES NUM_STEPS [SETTING]\n", argv[0]), 2;
   void* const library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return std::fprintf(stderr, "%s\n", dlerror()), 2;
   Cpu cpu{};
@@ -166,9 +167,11 @@ int main(int argc, char** argv) {
   find(library, "seed_last_error", cpu.last_error);
   std::ifstream file(argv[3], std::ios::binary);
   const std::vector<char> rom{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const int only = argc == 7 ? std::atoi(argv[6]) : -1;
   int failed = 0;
-  for (const Setting& setting : kSettings)
-    failed |= compare(cpu, setting, std::atoi(argv[2]), rom, std::atoi(argv[4]), std::atoi(argv[5]));
+  for (int i = 0; i < int(sizeof kSettings / sizeof *kSettings); ++i)
+    if (only < 0 || only == i)
+      failed |= compare(cpu, kSettings[i], std::atoi(argv[2]), rom, std::atoi(argv[4]), std::atoi(argv[5]));
   if (!failed) std::printf("game %s: equal\n", argv[2]);
   return failed;
 }

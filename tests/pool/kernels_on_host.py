@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles the CUDA pool for the host and compares it with the CPU library, game by game.
+
+`make parity-kernels` runs it: all games, 64 lanes, 500 steps of four frames, each game in one of three settings.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from seed_hpc import _native
+from seed_hpc.envs import roms
+from seed_hpc.envs.games import find_game, game_names
+
+ROOT = Path(__file__).resolve().parents[2]
+CUDA = ROOT / "cuda"
+NUM_SETTINGS = 3  # of parity_pool_kernels.cpp
+
+
+def compile_for_host(folder: Path, main: Path | None, *, sanitize: bool) -> Path:
+    """Compiles the CUDA pool with a host launcher.
+
+    Args:
+        folder: Of the result.
+        main: Source of the program; None makes a shared library.
+        sanitize: With AddressSanitizer and UndefinedBehaviorSanitizer.
+
+    Returns:
+        The program, or libseed_cuda.so.
+    """
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        raise FileNotFoundError("no g++ or clang++")
+    (folder / "games").mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, CUDA / "games" / "generate_tables.py", folder / "games" / "tables.h"], check=True)
+    result = folder / (main.stem if main is not None else "libseed_cuda.so")
+    command = [compiler, "-std=gnu++17", "-ffp-contract=off", "-w", "-DSEED_HOST_LAUNCHER"]
+    command += ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if sanitize else ["-O3"]
+    command += [f"-I{path}" for path in (CUDA, CUDA / "include", folder)]
+    command += [str(main)] if main is not None else ["-shared", "-fPIC"]
+    command += ["-x", "c++", CUDA / "abi_cuda.cu", *sorted((CUDA / "pool").glob("*_cuda.cu")), "-o", result, "-ldl"]
+    subprocess.run(command, check=True)
+    return result
+
+
+def compile_parity(folder: Path, *, sanitize: bool) -> Path:
+    """Compiles the program that compares."""
+    return compile_for_host(folder, CUDA / "tests" / "parity_pool_kernels.cpp", sanitize=sanitize)
+
+
+def compare(program: Path, game: str, lanes: int, steps: int, setting: int | None = None) -> str:
+    """Returns "" if every output of every lane was equal in every step, else what the program says."""
+    numbers = [str(lanes), str(steps), *([] if setting is None else [str(setting)])]
+    command = [program, _native.library_path("cpu"), str(find_game(game).index), roms.rom_folder() / f"{game}.bin"]
+    done = subprocess.run([*command, *numbers], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 and "equal" in done.stdout else done.stdout + done.stderr
+
+
+def main() -> int:
+    """Compares all games; prints a line a game and writes the record anew after each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lanes", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--sanitize", action="store_true")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "parity_kernels.json")
+    args = parser.parse_args()
+    program = compile_parity(
+        ROOT / "build" / ("kernels_on_host_sanitized" if args.sanitize else "kernels_on_host"), sanitize=args.sanitize
+    )
+    describe = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"]
+    commit = subprocess.run(describe, capture_output=True, text=True, check=False).stdout.strip()
+    record = {"commit": commit, "lanes": args.lanes, "steps": args.steps, "sanitizers": args.sanitize, "games": {}}
+    for index, game in enumerate(game_names()):
+        started = time.monotonic()
+        complaint = compare(program, game, args.lanes, args.steps, index % NUM_SETTINGS)
+        record["games"][game] = complaint or "equal"
+        print(f"{game}: {complaint or 'equal'} ({time.monotonic() - started:.0f} s)", flush=True)
+        args.json.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    num_equal = list(record["games"].values()).count("equal")
+    print(f"{num_equal} of {len(record['games'])} games equal")
+    return 0 if num_equal == len(record["games"]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
