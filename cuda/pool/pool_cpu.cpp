@@ -19,6 +19,7 @@
 #include "games/tables.h"
 #include "machine/program.h"
 #include "pool/lane_pictures.h"
+#include "pool/lane_snapshot.h"
 #include "pool/pool_options.h"
 #include "pool/translations.h"
 #include "pool/workers.h"
@@ -302,31 +303,6 @@ seed_status Pool::post_steps(const int64_t* actions, const float* strengths, boo
 // Raised whenever Lane, PictureStarts or anything in them changes its meaning.
 constexpr uint32_t kLaneVersion = 1;
 constexpr char kLaneMagic[8] = {'S', 'E', 'E', 'D', 'L', 'A', 'N', 'E'};
-
-struct LaneHeader {
-  char magic[8];
-  uint32_t version;
-  uint32_t layout_bytes;  // sizeof(Lane) + sizeof(PictureStarts)
-  char game[24];
-  int32_t img_height, img_width, num_channels, stack_num;
-  int32_t num_planes;
-  int32_t has_pictures;
-  uint64_t size_bytes;  // of the whole snapshot
-  uint64_t checksum;    // of everything behind the header
-};
-
-// FNV-1a over 64-bit words, with the rest byte by byte.
-uint64_t hash_bytes(const uint8_t* bytes, size_t count) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    uint64_t word;
-    std::memcpy(&word, bytes + i, 8);
-    hash = (hash ^ word) * 0x100000001b3u;
-  }
-  for (; i < count; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  return hash;
-}
 
 LaneHeader lane_header(const Pool& pool, int32_t num_planes, bool has_pictures) {
   LaneHeader header{};
@@ -625,26 +601,10 @@ seed_status seed_pool_restore_lane(seed_pool* pool, int32_t lane, const uint8_t*
   SEED_CHECK(check_idle(*pool));
   if (!pool->has_reset) return fail(SEED_BAD_STATE, "the environments have not been reset: call reset first");
   LaneHeader header;
-  if (size < int64_t(sizeof header)) return fail(SEED_INVALID_ARGUMENT, "this is no snapshot of a lane");
-  std::memcpy(&header, bytes, sizeof header);
-  if (std::memcmp(header.magic, kLaneMagic, sizeof header.magic) != 0)
-    return fail(SEED_INVALID_ARGUMENT, "this is no snapshot of a lane");
+  SEED_CHECK(read_lane_header(bytes, size, kLaneMagic, header));
   SEED_CHECK(check_range("num_planes", header.num_planes, 0, pool->options.stack_num));
   const LaneHeader expected = lane_header(*pool, header.num_planes, header.has_pictures != 0);
-  if (header.version != expected.version || header.layout_bytes != expected.layout_bytes)
-    return fail(SEED_INVALID_ARGUMENT, "the snapshot has format %u, this library reads format %u", header.version,
-                expected.version);
-  if (std::memcmp(header.game, expected.game, sizeof header.game) != 0)
-    return fail(SEED_INVALID_ARGUMENT, "the snapshot is one of %.23s, the pool runs %s", header.game, expected.game);
-  if (header.img_height != expected.img_height || header.img_width != expected.img_width ||
-      header.num_channels != expected.num_channels || header.stack_num != expected.stack_num)
-    return fail(SEED_INVALID_ARGUMENT,
-                "the snapshot has observations of %d x %d x %d x %d, the pool of %d x %d x %d x %d", header.stack_num,
-                header.img_height, header.img_width, header.num_channels, expected.stack_num, expected.img_height,
-                expected.img_width, expected.num_channels);
-  if (header.size_bytes != expected.size_bytes || size != int64_t(expected.size_bytes) ||
-      header.checksum != hash_bytes(bytes + sizeof header, size_t(size) - sizeof header))
-    return fail(SEED_INVALID_ARGUMENT, "the snapshot is damaged");
+  SEED_CHECK(check_lane_header(header, expected, bytes, size));
   try {
     std::unique_ptr<StoredPictures> stored;
     if (header.has_pictures != 0) stored.reset(new StoredPictures(*pool->format));

@@ -4,11 +4,13 @@
 // Pointers of seed_pool_step(), seed_pool_observe(), seed_pool_ram() and all outputs are the device's; what a reset
 // takes (mask, seeds, env_ids) is the host's. A step launches on the pool's stream and returns: no allocation, no
 // wait, so that it can be captured in a CUDA graph. What kernels find wrong is told by seed_pool_synchronize().
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
 #include <vector>
 
+#include "pool/lane_snapshot.h"
 #include "pool/picture_kernels.h"
 #include "pool/pool_options.h"
 
@@ -70,7 +72,7 @@ class DeviceArray {
 class DeviceScope {
  public:
   explicit DeviceScope(int device) {
-    if (cudaGetDevice(&before_) == cudaSuccess && before_ != device) cudaSetDevice(device), changed_ = true;
+    if (cudaGetDevice(&before_) == cudaSuccess && before_ != device) changed_ = cudaSetDevice(device) == cudaSuccess;
   }
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
@@ -322,8 +324,50 @@ seed_status Pool::synchronize() {
   }
 }
 
-seed_status no_snapshots() {
-  return fail(SEED_BAD_STATE, "lanes on a CUDA device cannot be saved or restored: use device=\"cpu\" for snapshots");
+// ---- Snapshots ---------------------------------------------------------------------------------------------------
+
+// Raised whenever Lane, LaneResult or anything in them changes its meaning.
+constexpr uint32_t kDeviceLaneVersion = 1;
+constexpr char kDeviceLaneMagic[8] = {'S', 'E', 'E', 'D', 'C', 'U', 'D', 'A'};
+
+LaneHeader device_lane_header(const Pool& pool) {
+  LaneHeader header{};
+  std::memcpy(header.magic, kDeviceLaneMagic, sizeof header.magic);
+  header.version = kDeviceLaneVersion;
+  header.layout_bytes = uint32_t(sizeof(Lane) + sizeof(LaneResult));
+  std::strncpy(header.game, kGameNames[pool.game_index], sizeof header.game - 1);
+  header.img_height = pool.options.img_height;
+  header.img_width = pool.options.img_width;
+  header.num_channels = pool.view.num_channels;
+  header.stack_num = pool.options.stack_num;
+  header.num_planes = pool.options.stack_num;
+  header.has_pictures = 1;
+  header.size_bytes = sizeof header + header.layout_bytes + size_t(2 + pool.view.num_channels) * pool.picture_bytes() +
+                      size_t(pool.options.stack_num) * size_t(pool.view.shown_bytes);
+  return header;
+}
+
+// Calls copy(the lane's part of an array on the device, bytes) for every part of a snapshot, in order.
+template <class Copy>
+seed_status for_each_device_part(const Pool& pool, int32_t lane, Copy&& copy) {
+  const size_t index = size_t(lane), picture_bytes = pool.picture_bytes();
+  const size_t shown_bytes = size_t(pool.view.num_channels) * picture_bytes;
+  const size_t planes_bytes = size_t(pool.options.stack_num) * size_t(pool.view.shown_bytes);
+  SEED_CUDA(copy(pool.lanes.data() + index, sizeof(Lane)));
+  SEED_CUDA(copy(pool.results.data() + index, sizeof(LaneResult)));
+  SEED_CUDA(copy(pool.buffers.data() + index * 2 * picture_bytes, 2 * picture_bytes));
+  SEED_CUDA(copy(pool.shown.data() + index * shown_bytes, shown_bytes));
+  SEED_CUDA(copy(pool.planes.data() + index * planes_bytes, planes_bytes));
+  SEED_CUDA(cudaStreamSynchronize(pool.stream));
+  return SEED_OK;
+}
+
+seed_status check_snapshot_call(const seed::Pool* pool, int32_t lane, const void* bytes) {
+  SEED_CHECK(check_pointer(pool, "pool"));
+  SEED_CHECK(check_pointer(bytes, "bytes"));
+  SEED_CHECK(check_range("lane", lane, 0, pool->num_envs() - 1));
+  if (!pool->has_reset) return fail(SEED_BAD_STATE, "the environments have not been reset: call reset first");
+  return SEED_OK;
 }
 
 }  // namespace
@@ -365,7 +409,9 @@ seed_status seed_pool_create(int32_t game, const uint8_t* rom, int64_t rom_size,
     if (!rom_prepare(prepared, created->rom_bytes.data(), uint32_t(rom_size),
                      static_cast<CartridgeType>(kGames[game].cartridge)))
       return fail(SEED_INVALID_ARGUMENT, "the ROM image of %s was not accepted", kGameNames[game]);
-    SEED_CUDA(cudaGetDevice(&created->device));
+    created->device = options->device;
+    const DeviceScope scope(created->device);
+    SEED_CUDA(cudaGetLastError());  // of a device that does not exist
     SEED_CHECK(created->build(prepared, modes, difficulties));
     SEED_CUDA(cudaStreamSynchronize(created->stream));
     *pool = created.release();
@@ -489,12 +535,48 @@ seed_status seed_pool_observe(seed_pool* pool, const seed_pool_outputs* outputs)
 seed_status seed_pool_lane_capacity(const seed_pool* pool, int64_t* capacity) {
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_pointer(capacity, "capacity"));
-  return no_snapshots();
+  *capacity = int64_t(device_lane_header(*pool).size_bytes);
+  return SEED_OK;
 }
 
-seed_status seed_pool_save_lane(seed_pool*, int32_t, uint8_t*, int64_t, int64_t*) { return no_snapshots(); }
+seed_status seed_pool_save_lane(seed_pool* pool, int32_t lane, uint8_t* bytes, int64_t capacity, int64_t* size) {
+  SEED_CHECK(check_snapshot_call(pool, lane, bytes));
+  SEED_CHECK(check_pointer(size, "size"));
+  LaneHeader header = device_lane_header(*pool);
+  if (capacity < int64_t(header.size_bytes))
+    return fail(SEED_INVALID_ARGUMENT, "the buffer has %lld bytes, the snapshot %lld", static_cast<long long>(capacity),
+                static_cast<long long>(header.size_bytes));
+  const DeviceScope scope(pool->device);
+  uint8_t* out = bytes + sizeof header;
+  SEED_CHECK(for_each_device_part(*pool, lane, [&](const void* part, size_t count) {
+    uint8_t* const to = out;
+    out += count;
+    return cudaMemcpyAsync(to, part, count, cudaMemcpyDeviceToHost, pool->stream);
+  }));
+  header.checksum = hash_bytes(bytes + sizeof header, header.size_bytes - sizeof header);
+  std::memcpy(bytes, &header, sizeof header);
+  *size = int64_t(header.size_bytes);
+  return SEED_OK;
+}
 
-seed_status seed_pool_restore_lane(seed_pool*, int32_t, const uint8_t*, int64_t) { return no_snapshots(); }
+seed_status seed_pool_restore_lane(seed_pool* pool, int32_t lane, const uint8_t* bytes, int64_t size) {
+  SEED_CHECK(check_snapshot_call(pool, lane, bytes));
+  LaneHeader header;
+  SEED_CHECK(read_lane_header(bytes, size, kDeviceLaneMagic, header));
+  SEED_CHECK(check_lane_header(header, device_lane_header(*pool), bytes, size));
+  const DeviceScope scope(pool->device);
+  const uint8_t* in = bytes + sizeof header;
+  SEED_CHECK(for_each_device_part(*pool, lane, [&](void* part, size_t count) {
+    const uint8_t* const from = in;
+    in += count;
+    return cudaMemcpyAsync(part, from, count, cudaMemcpyHostToDevice, pool->stream);
+  }));
+  Lane restored;
+  std::memcpy(&restored, bytes + sizeof header, sizeof restored);
+  pool->modes[size_t(lane)] = restored.atari.mode;
+  pool->difficulties[size_t(lane)] = restored.atari.difficulty;
+  return pool->prepare_starts();
+}
 
 seed_status seed_pool_ram(const seed_pool* pool, uint8_t* ram) {
   SEED_CHECK(check_pointer(pool, "pool"));

@@ -86,6 +86,20 @@ constexpr Setting kSettings[] = {
     {"no pool", SEED_AUTORESET_SAME_STEP, SEED_RNG_ALE, 1, 0, 1, 84, 1},
 };
 
+// Takes a step that leaves no trace: all lanes go back to their snapshots.
+void step_and_return(seed_pool* pool, int32_t lanes, const std::vector<int64_t>& actions,
+                     const seed_pool_outputs& outputs) {
+  int64_t capacity = 0, size = 0;
+  require(seed_pool_lane_capacity(pool, &capacity), seed_last_error());
+  const std::vector<uint8_t> empty(static_cast<size_t>(capacity));
+  std::vector<std::vector<uint8_t>> snapshots(static_cast<size_t>(lanes), empty);
+  for (int32_t i = 0; i < lanes; ++i)
+    require(seed_pool_save_lane(pool, i, snapshots[size_t(i)].data(), capacity, &size), seed_last_error());
+  require(seed_pool_step(pool, actions.data(), nullptr, &outputs), seed_last_error());
+  for (int32_t i = 0; i < lanes; ++i)
+    require(seed_pool_restore_lane(pool, i, snapshots[size_t(i)].data(), size), seed_last_error());
+}
+
 int compare(const Cpu& cpu, const Setting& setting, int32_t game, const std::vector<char>& rom, int32_t lanes,
             int32_t steps) {
   seed_pool_options options;
@@ -128,6 +142,7 @@ int compare(const Cpu& cpu, const Setting& setting, int32_t game, const std::vec
       require(cpu.reset(expected, chosen, seeds.data(), nullptr, &wanted_outputs), cpu.last_error());
     } else {
       for (int64_t& action : actions) action = int64_t(random() % unsigned(num_actions));
+      if (step == steps / 3) step_and_return(tested, lanes, actions, found_outputs);
       require(seed_pool_step(tested, actions.data(), nullptr, &found_outputs), seed_last_error());
       require(cpu.step(expected, actions.data(), nullptr, &wanted_outputs), cpu.last_error());
       require(seed_pool_synchronize(tested), seed_last_error());

@@ -74,7 +74,7 @@ class PoolOptions(ctypes.Structure):
         ("first_env_id", ctypes.c_int32),
         ("use_simd", ctypes.c_int32),
         ("keep_pictures", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("device", ctypes.c_int32),
     )
 
 

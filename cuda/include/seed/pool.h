@@ -48,7 +48,7 @@ typedef struct seed_pool_options {
   int32_t first_env_id;               /* Key of lane 0 in the counter-based generator. */
   int32_t use_simd;                   /* 0: plain loops; the results are the same. */
   int32_t keep_pictures;              /* 1: draw and keep every picture (slow; a check of the usual way). */
-  int32_t reserved;                   /* 0. */
+  int32_t device;                     /* CUDA: number of the device. */
 } seed_pool_options;
 
 /* Where results go: one row a lane of the batch. NULL = not wanted. Observations have
