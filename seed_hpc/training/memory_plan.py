@@ -138,7 +138,10 @@ def propose(experiment: Experiment, shapes: Shapes, budget_bytes: int) -> dict[s
     """
 
     def fits(candidate: Experiment) -> bool:
-        return sum(plan_memory(candidate, shapes).values()) <= HEADROOM * budget_bytes
+        try:
+            return sum(plan_memory(candidate, shapes).values()) <= HEADROOM * budget_bytes
+        except UserError:  # so many environments share the replay that a lane holds no whole sequence
+            return False
 
     fewest = getattr(experiment.agent, "minibatches", 1)
     sizes = {"env.num_envs": _largest_power(fewest, lambda size: fits(with_num_envs(experiment, size)))}

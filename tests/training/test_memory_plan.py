@@ -89,6 +89,15 @@ def test_the_proposed_sizes_fit_and_larger_ones_do_not(name):
         assert total(option, size) <= 0.9 * 4 * 2**30 < total(option, larger), option
 
 
+def test_environments_are_no_more_than_the_replay_has_room_for():
+    overrides = ["agent.replay_capacity=3000", "model.core=lstm", "model.encoder=dqn2013", "env.num_envs=4"]
+    experiment = default_experiment("r2d2", overrides)
+    envs = make_environments(experiment.env, num_envs=1, device=torch.device("cpu"))
+    proposed = propose(experiment, environment_shapes(envs), 2**40)
+    envs.close()
+    assert proposed["env.num_envs"] == 16  # each needs 143 steps
+
+
 def test_command(tmp_path, capsys):
     plan = tmp_path / "plan.json"
     assert cli.main(["plan", "--agent", "ppo", "--gpu-memory", "16GiB", "--json", str(plan), "env.num_envs=256"]) == 0
