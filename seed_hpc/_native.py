@@ -16,6 +16,13 @@ ABI_VERSION = 1
 _OUT_OF_MEMORY = 3
 
 
+def library_folders() -> list[Path]:
+    """Returns the folders in which libraries are looked for, the first one first."""
+    if override := os.environ.get("SEED_HPC_LIBRARY_DIR"):
+        return [Path(folder) for folder in override.split(os.pathsep)]
+    return [Path(__file__).parent / "_lib", Path(sysconfig.get_path("platlib")) / "seed_hpc" / "_lib"]
+
+
 def library_path(backend: str) -> Path:
     """Returns the file of `libseed_<backend>.so`.
 
@@ -26,9 +33,7 @@ def library_path(backend: str) -> Path:
         MissingDependencyError: There is no such file; the message says how to build it.
     """
     name = f"libseed_{backend}.so"
-    folders = [Path(__file__).parent / "_lib", Path(sysconfig.get_path("platlib")) / "seed_hpc" / "_lib"]
-    if override := os.environ.get("SEED_HPC_LIBRARY_DIR"):
-        folders = [Path(folder) for folder in override.split(os.pathsep)]
+    folders = library_folders()
     for folder in folders:
         if (folder / name).is_file():
             return folder / name
@@ -46,7 +51,16 @@ def load(backend: str = "cpu") -> ctypes.CDLL:
     Raises:
         MissingDependencyError: The library is not there, cannot be loaded or is of another version.
     """
-    path = library_path(backend)
+    return load_path(library_path(backend))
+
+
+@functools.cache
+def load_path(path: Path) -> ctypes.CDLL:
+    """Loads one library file once and checks its ABI version.
+
+    Raises:
+        MissingDependencyError: It cannot be loaded or is of another version.
+    """
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:

@@ -131,7 +131,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         mode: Mode of the game, one number or one a lane.
         difficulty: Setting of the difficulty switches, one number or one a lane.
         output: "numpy" or "torch" (CPU tensors that share memory with the arrays).
-        device: "cpu"; "cuda" says what is missing (docs/cuda.md).
+        device: "cpu", or "cuda", "cuda:1": then tensors on that GPU come back (`CudaAtariVectorEnv`, docs/cuda.md).
         rom_folder: Folder of <game>.bin files; None takes SEED_HPC_ROMS, then the ale-py package.
         first_env_id: Number of lane 0 for rng="counter": give rank r of a job r * num_envs.
         use_simd: False takes plain loops; the results are the same.
@@ -141,6 +141,17 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         UserError: An argument is out of range, or the game or its ROM image is unknown.
         MissingDependencyError: The native library, ale-py's ROM images, torch or CUDA are needed and missing.
     """
+
+    def __new__(cls, *args: Any, device: str = "cpu", **options: Any) -> AtariVectorEnv:
+        """Makes a `CudaAtariVectorEnv` for other devices than the CPU."""
+        del args, options
+        if device == "cpu" or cls is not AtariVectorEnv:
+            return super().__new__(cls)
+        if device.partition(":")[0] != "cuda":
+            raise UserError(f"device is '{device}', it must be 'cpu', 'cuda' or 'cuda:N'")
+        from seed_hpc.envs.cuda_vector import CudaAtariVectorEnv
+
+        return super().__new__(CudaAtariVectorEnv)
 
     def __init__(
         self,
@@ -179,8 +190,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> None:
         self._pool = ctypes.c_void_p()
         self._outputs = PoolOutputs()
-        self._library = _load_backend(device)
-        self._to_output = _converter(output)
+        self._device_number = 0
+        self._open(device, output)
         info = find_game(game)
         image = read_rom(info, rom_folder)
         if rng not in _RNG:
@@ -214,11 +225,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             first_env_id=_int32("first_env_id", first_env_id),
             use_simd=use_simd,
             keep_pictures=keep_pictures,
+            device=self._device_number,
         )
         self.num_envs = num_envs
         modes = self._per_lane("mode", mode)
         difficulties = self._per_lane("difficulty", difficulty)
-        translation.attach(info, image)
+        if device == "cpu":
+            translation.attach(info, image)
         self._check(
             self._library.seed_pool_create(
                 info.index,
@@ -246,6 +259,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, self.batch_size)
         self.action_space = batch_space(self.single_action_space, self.batch_size)
         self._make_buffers()
+
+    def _open(self, device: str, output: str) -> None:
+        """Loads the library and chooses what arrays are returned as."""
+        del device  # "cpu": __new__ makes another class for others
+        self._library = _native.load("cpu")
+        self._to_output = _converter(output)
 
     def _make_buffers(self) -> None:
         rows = self.batch_size
@@ -601,7 +620,7 @@ def make_vec(
         game: Name of the game, "ms_pacman", or of an environment: "ball" (`seed-hpc env list`),
             "gymnasium:CartPole-v1", "external:./libsimulator.so".
         num_envs: Number of lanes.
-        device: "cpu"; "cuda" says what is missing (docs/cuda.md).
+        device: "cpu", or for Atari games "cuda", "cuda:1": then tensors on that GPU come back (docs/cuda.md).
         rng: "counter" or "ale"; of environments that are no Atari games always "counter".
         **options: See `AtariVectorEnv`; of environments that are no Atari games `seed_hpc.envs.native_vector`.
 
@@ -647,18 +666,6 @@ def _converter(output: str) -> Any:
     except ImportError as error:
         raise MissingDependencyError("output='torch' needs PyTorch: `pip install torch`") from error
     return torch.from_numpy
-
-
-def _load_backend(device: str) -> ctypes.CDLL:
-    if device == "cpu":
-        return _native.load("cpu")
-    if device != "cuda" and not device.startswith("cuda:"):
-        raise UserError(f"device is '{device}', it must be 'cpu' or 'cuda'")
-    _native.library_path("cuda")
-    raise MissingDependencyError(
-        "environments on a CUDA device are not reachable from Python in this version, only from C (seed/pool.h): "
-        "use device='cpu'"
-    )
 
 
 def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:

@@ -357,15 +357,6 @@ def test_bad_arguments_are_one_clear_sentence(options, message):
         seed_hpc.AtariVectorEnv(**arguments)
 
 
-def test_cuda_says_what_is_missing(monkeypatch, tmp_path):
-    monkeypatch.setenv("SEED_HPC_LIBRARY_DIR", str(tmp_path))
-    with pytest.raises(MissingDependencyError, match=r"libseed_cuda\.so was not found"):
-        make(device="cuda")
-    (tmp_path / "libseed_cuda.so").touch()
-    with pytest.raises(MissingDependencyError, match=r"not reachable from Python.*use device='cpu'"):
-        make(device="cuda")
-
-
 def test_wrong_rom_images_are_refused(tmp_path, monkeypatch):
     image = (rom_folder() / "pong.bin").read_bytes()
     monkeypatch.setenv("SEED_HPC_ROMS", str(tmp_path))

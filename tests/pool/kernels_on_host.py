@@ -41,7 +41,7 @@ def compile_for_host(folder: Path, main: Path | None, *, sanitize: bool) -> Path
     command = [compiler, "-std=gnu++17", "-ffp-contract=off", "-w", "-DSEED_HOST_LAUNCHER"]
     command += ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if sanitize else ["-O3"]
     command += [f"-I{path}" for path in (CUDA, CUDA / "include", folder)]
-    command += [str(main)] if main is not None else ["-shared", "-fPIC"]
+    command += [str(main)] if main is not None else ["-shared", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique"]
     command += ["-x", "c++", CUDA / "abi_cuda.cu", *sorted((CUDA / "pool").glob("*_cuda.cu")), "-o", result, "-ldl"]
     subprocess.run(command, check=True)
     return result

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A CUDA device as environments need it: PyTorch's device and stream, and the library built for its architecture."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seed_hpc import _native
+from seed_hpc.errors import MissingDependencyError, UserError
+
+if TYPE_CHECKING:
+    import torch
+
+# Where `make kernels` puts a folder for each architecture.
+_CHECKOUT_BUILD = Path(__file__).resolve().parents[2] / "build" / "cuda"
+
+
+class CudaDevice:
+    """One device.
+
+    Args:
+        name: "cuda" (the current one) or "cuda:1".
+
+    Raises:
+        UserError: There is no such device.
+        MissingDependencyError: No PyTorch, no device, or no library for it; the message says how to get it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.torch_device = _find_device(name)
+        self.number = int(self.torch_device.index or 0)
+        self.library = _load_library(self._architecture())
+
+    def _architecture(self) -> str:
+        import torch
+
+        return "{}{}".format(*torch.cuda.get_device_capability(self.torch_device))
+
+    def stream(self) -> int:
+        """Returns the handle of the stream that PyTorch uses now."""
+        import torch
+
+        return int(torch.cuda.current_stream(self.torch_device).cuda_stream)
+
+    def use(self) -> Any:
+        """Returns a context in which the device is the current one."""
+        import torch
+
+        return torch.cuda.device(self.torch_device)
+
+
+def _find_device(name: str) -> torch.device:
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"device='{name}' needs PyTorch, an NVIDIA GPU and libseed_cuda.so: `pip install torch`, then "
+            "`make kernels` (docs/cuda.md), or use device='cpu'"
+        ) from error
+    if not torch.cuda.is_available():
+        without = torch.version.cuda is None
+        why = "is a build without CUDA (get one from pytorch.org)" if without else "finds no device (see nvidia-smi)"
+        raise MissingDependencyError(
+            f"device='{name}' needs an NVIDIA GPU that PyTorch can use and libseed_cuda.so: torch {torch.__version__} "
+            f"{why}; `make kernels` builds the library (docs/cuda.md), or use device='cpu'"
+        )
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UserError(f"device is '{name}', it must be 'cpu', 'cuda' or 'cuda:N'") from error
+    count = torch.cuda.device_count()
+    if device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    if device.index >= count:
+        raise UserError(f"device is '{name}', but PyTorch finds {count}: use cuda:0 to cuda:{count - 1}")
+    return device
+
+
+def _load_library(architecture: str) -> ctypes.CDLL:
+    """Loads libseed_cuda.so: from the folder of the architecture if there is one, else from the usual places."""
+    candidates = [folder / f"sm_{architecture}" for folder in (*_native.library_folders(), _CHECKOUT_BUILD)]
+    path = next((folder / "libseed_cuda.so" for folder in candidates if (folder / "libseed_cuda.so").is_file()), None)
+    if path is None:
+        try:
+            path = _native.library_path("cuda")
+        except MissingDependencyError as error:
+            raise MissingDependencyError(
+                f"libseed_cuda.so for this GPU (sm_{architecture}) was not found in "
+                f"{', '.join(map(str, candidates))}: build it with `make kernels ARCHS={architecture}`, or name the "
+                "folder that holds sm_*/libseed_cuda.so in SEED_HPC_LIBRARY_DIR, or use device='cpu'"
+            ) from error
+    return _native.load_path(path)
