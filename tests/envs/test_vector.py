@@ -15,7 +15,7 @@ import seed_hpc
 from seed_hpc.envs import parity
 from seed_hpc.envs.games import find_game
 from seed_hpc.envs.roms import rom_folder
-from seed_hpc.errors import MissingDependencyError, UserError
+from seed_hpc.errors import UserError
 
 
 def make(game="breakout", num_envs=3, **options):
