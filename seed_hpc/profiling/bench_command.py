@@ -11,6 +11,7 @@ TARGETS: dict[str, tuple[str, str]] = {
     "env": ("seed_hpc.envs.bench_env", "frames a second of the environments, beside ale-py and EnvPool"),
     "loop": ("seed_hpc.training.bench_loop", "environments, inference and learning of a training run"),
     "replay": ("seed_hpc.replay.bench_replay", "transitions a second of the replay, beside torchrl and NumPy"),
+    "architectures": ("seed_hpc.baselines.bench_architectures", "the closed loop beside actor processes with ale-py"),
     "collectives": ("seed_hpc.distributed.bench_collectives", "collectives and gradient exchanges"),
     "scaling": ("seed_hpc.distributed.bench_scaling", "training with 1, 2, 4 ... ranks, and a projection"),
     "sampler": ("seed_hpc.profiling.bench_sampler", "overhead of the GPU and host sampler"),
