@@ -368,6 +368,7 @@ def _environment(run: RunRecord) -> str | None:
 def _placement(run: RunRecord) -> JsonObject:
     hosts, groups = run.info.get("hosts"), run.info.get("groups")
     exchange = [_text(run.info.get(f"gradient_{key}")) for key in ("exchange", "compression")]
+    exchange = [name for name in exchange if name != "none"]
     return {
         "world_size": run.info.get("world_size") if isinstance(run.info.get("world_size"), int) else None,
         "hosts": [str(host) for host in hosts] if isinstance(hosts, list) else [],

@@ -44,9 +44,17 @@ def test_the_agent_was_evaluated(results):
 def test_the_report_shows_jobs_nodes_and_ranks(results):
     info = json.loads((results / EXPERIMENT / "cluster-1" / "run.json").read_text())
     (run,) = json.loads((results / "report/report.json").read_text())["runs"]
-    assert run["placement"] == {"world_size": 4, "hosts": ["n1", "n2"], "job_id": info["job_id"]}
+    assert run["placement"] == {
+        "world_size": 4,
+        "hosts": ["n1", "n2"],
+        "job_id": info["job_id"],
+        "launcher": "slurm",
+        "groups": [[0, 1], [2, 3]],
+        "exchange": "grouped_all_gather",
+    }
     page = (results / "report/index.html").read_text()
-    assert f"<td>n1, n2</td><td>{info['job_id']}</td>" in page
+    row = ("n1, n2", "0 1 | 2 3", "grouped_all_gather", "slurm", info["job_id"])
+    assert "".join(f"<td>{cell}</td>" for cell in row) in page
 
 
 def test_nsight_systems_ran_in_the_image_and_its_ranges_are_in_the_report(nsight, results, pipeline_output):

@@ -76,7 +76,8 @@ def report_targets():
 
 def native_sources():
     """Everything that the libraries are compiled from."""
-    files = [path for path in (ROOT / "cuda").rglob("*") if path.is_file() and "tests" not in path.parts]
+    skipped = {"tests", "__pycache__"}
+    files = [path for path in (ROOT / "cuda").rglob("*") if path.is_file() and not skipped & set(path.parts)]
     return sorted(str(path.relative_to(ROOT)) for path in [ROOT / "CMakeLists.txt", *files])
 
 
