@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 
-.PHONY: help setup setup-dev demo kernels parity-kernels test test-cpp lint format constraints clean test-hpc bench-netns kill-test parity fuzz hostile
+.PHONY: help setup setup-dev demo kernels parity-kernels gpu-check test test-cpp lint format constraints clean test-hpc bench-netns kill-test parity fuzz hostile
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
@@ -40,6 +40,9 @@ kernels: setup  ## compile the CUDA library, a folder for each of ARCHS="80 90"
 PARITY ?= --lanes 64 --steps 500
 parity-kernels: setup-dev  ## the CUDA pool's kernels on the host against the CPU, all games (an hour; PARITY="--lanes 8 --steps 50 --sanitize")
 	$(BIN)/python tests/pool/kernels_on_host.py $(PARITY)
+
+gpu-check: setup-dev  ## build for this machine's GPU, compare it with the CPU, measure it: results/gpu
+	PYTHONPATH=tests $(BIN)/python tests/gpu/check.py
 
 test: setup-dev  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
