@@ -28,6 +28,7 @@
 // number and its episode alone, never on other lanes or threads.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <type_traits>
 
@@ -35,6 +36,10 @@
 #include "portability.h"
 #include "random.h"
 #include "seed/environment.h"
+
+#if defined(__CUDACC__) || defined(SEED_HOST_LAUNCHER)  // the latter: tests/test_environment_kernels.cpp
+#include "pool/cuda_launch.h"
+#endif
 
 namespace seed {
 
@@ -285,10 +290,11 @@ SEED_HD inline void lane_call(EnvironmentLane<Env>& lane, const seed_env_batch& 
   if constexpr (kCall == LaneCall::kAct) lane_act(lane, batch, index);
 }
 
-// ---- Many lanes: the CPU's loop, and CUDA's kernel
-// -------------------------------------------------------------------
+// ---- Many lanes: the CPU's loop, and CUDA's kernel ---------------------------------------------------------------
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(SEED_HOST_LAUNCHER)
+
+inline namespace cuda_table {  // so that a program may hold both
 
 constexpr int kThreadsPerBlock = 128;
 
@@ -300,26 +306,31 @@ __global__ void __launch_bounds__(kThreadsPerBlock) lanes_kernel(seed_env_batch 
   if (offset >= count) return;
   const int32_t index = first + offset;
   constexpr int kWords = static_cast<int>(sizeof(EnvironmentLane<Env>) / sizeof(uint32_t));
-  alignas(8) uint32_t words[kWords];
-  EnvironmentLane<Env>& lane = *reinterpret_cast<EnvironmentLane<Env>*>(words);
+  alignas(8) unsigned char bytes[sizeof(EnvironmentLane<Env>)];
+  EnvironmentLane<Env>& lane = *reinterpret_cast<EnvironmentLane<Env>*>(bytes);
   uint32_t* const all = reinterpret_cast<uint32_t*>(batch.lanes) + index;
-  for (int w = 0; w < kWords; ++w) words[w] = all[static_cast<size_t>(w) * batch.num_lanes];
+  for (int w = 0; w < kWords; ++w)
+    memcpy(bytes + 4 * w, all + static_cast<size_t>(w) * batch.num_lanes, sizeof(uint32_t));
   lane_call<Env, kCall>(lane, batch, index);
   if (kCall == LaneCall::kReset || kCall == LaneCall::kStep)
-    for (int w = 0; w < kWords; ++w) all[static_cast<size_t>(w) * batch.num_lanes] = words[w];
+    for (int w = 0; w < kWords; ++w)
+      memcpy(all + static_cast<size_t>(w) * batch.num_lanes, bytes + 4 * w, sizeof(uint32_t));
 }
 
 template <class Env, LaneCall kCall>
 inline seed_status run_lanes(const seed_env_batch* batch, int32_t first, int32_t count, void* stream) {
   if (count <= 0) return SEED_OK;
   const int blocks = (count + kThreadsPerBlock - 1) / kThreadsPerBlock;
-  lanes_kernel<Env, kCall><<<blocks, kThreadsPerBlock, 0, static_cast<cudaStream_t>(stream)>>>(*batch, first, count);
+  const auto kernel = lanes_kernel<Env, kCall>;
+  SEED_LAUNCH(kernel, blocks, kThreadsPerBlock, static_cast<cudaStream_t>(stream), *batch, first, count);
   return cudaGetLastError() == cudaSuccess ? SEED_OK : SEED_DEVICE_ERROR;
 }
 
 constexpr const char* kEnvironmentBackend = "cuda";
 
 #else
+
+inline namespace cpu_table {
 
 template <class Env, LaneCall kCall>
 inline seed_status run_lanes(const seed_env_batch* batch, int32_t first, int32_t count, void*) {
@@ -376,6 +387,7 @@ inline const seed_environment* environment_table(const char* name) {
   return &table;
 }
 
+}  // namespace cuda_table or cpu_table
 }  // namespace seed
 
 // Registers `Type` under `name`: in a shared library of its own (SEED_ENVIRONMENT_LIBRARY, which
