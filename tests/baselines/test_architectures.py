@@ -70,6 +70,7 @@ def test_joined_rollouts_hold_all_environments_and_the_oldest_version():
         assert torch.equal(chosen.episode_return_TB, part.episode_return_TB)
 
 
+@pytest.mark.slow
 def test_all_architectures_run_learn_and_end(tmp_path, capsys):
     path = tmp_path / "out.json"
     overrides = ["env.num_envs=4", "training.unroll_length=5", "training.num_threads=1", "agent.minibatches=2"]

@@ -190,6 +190,7 @@ def test_snapshots_cut_off_the_episode_that_cannot_be_copied(counter):
     other.close()
 
 
+@pytest.mark.slow
 def test_an_agent_trains_on_a_gymnasium_environment_and_resumes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     experiment = {

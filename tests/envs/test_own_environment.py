@@ -33,6 +33,7 @@ def guide_commands():
     return [line.strip() for block in blocks for line in block.splitlines() if line.strip()]
 
 
+@pytest.mark.slow
 def test_the_guide_leads_to_a_learning_agent(tmp_path):
     folder = tmp_path / "bin"
     folder.mkdir()
