@@ -42,6 +42,15 @@
 #define SEED_DEVICE_CODE
 #endif
 
+// Before a short loop of constant length whose values should stay in registers.
+#if defined(__CUDACC__)
+#define SEED_UNROLL _Pragma("unroll")
+#elif defined(__GNUC__)
+#define SEED_UNROLL _Pragma("GCC unroll 8")
+#else
+#define SEED_UNROLL
+#endif
+
 namespace seed {
 
 // Index of the lowest set bit; `bits` is not 0.

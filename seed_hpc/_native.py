@@ -23,8 +23,18 @@ def library_folders() -> list[Path]:
     return [Path(__file__).parent / "_lib", Path(sysconfig.get_path("platlib")) / "seed_hpc" / "_lib"]
 
 
+@functools.cache
+def instruction_set() -> str:
+    """Returns the x86-64 level that libraries are made for and this processor has, or an empty string: the lowest."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text().split("flags", 1)[1].split("\n", 1)[0].split()
+    except (OSError, IndexError):
+        return ""
+    return "x86-64-v3" if {"avx2", "bmi1", "bmi2", "fma", "movbe", "f16c"} <= set(flags) else ""
+
+
 def library_path(backend: str) -> Path:
-    """Returns the file of `libseed_<backend>.so`.
+    """Returns the file of `libseed_<backend>.so`, the one for this processor's instruction set if there is one.
 
     Looks into the folders that SEED_HPC_LIBRARY_DIR names (separated by colons) and nowhere else; without that variable
     beside the package, then in site-packages (where an editable install puts it).
@@ -35,8 +45,9 @@ def library_path(backend: str) -> Path:
     name = f"libseed_{backend}.so"
     folders = library_folders()
     for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
+        for candidate in (folder / instruction_set() / name, folder / name):
+            if candidate.is_file():
+                return candidate
     how = "make setup" if backend == "cpu" else "make kernels"
     raise MissingDependencyError(
         f"{name} was not found in {', '.join(map(str, folders))}: build it with `{how}`, "

@@ -37,7 +37,7 @@ SEED_HD SEED_CALL inline void console_reset(Console& console, const Rom& rom, co
   tia_reset(console.tia);
   console.tia.window_stop_clock = (display.ystart + display.height) * kClocksPerLine;
   console.tia.num_rows = display.height;
-  console.tia.drawn_clock = kHblankClocks;
+  console.tia.drawn_clock = console.tia.seen_clock = kHblankClocks;
   console.tia.limit_cycles = line_limit_cycles(display);
   console.cycles = 0;
   console.carry_cycles = 0;
@@ -68,7 +68,9 @@ SEED_HD inline void console_begin_frame(Console& console, const Display& display
   tia.window_start_clock = display.ystart * kClocksPerLine;
   tia.window_stop_clock = tia.window_start_clock + display.height * kClocksPerLine;
   tia.num_rows = display.height;
-  tia.drawn_clock = tia.window_start_clock + kHblankClocks;
+  tia.line_clock = tia.window_start_clock;
+  tia.drawn_clock = tia.seen_clock = tia.window_start_clock + kHblankClocks;
+  tia_forget_passed(tia);
   tia.limit_cycles = line_limit_cycles(display);
   tia.colour_loss = display.pal && (console.num_lines & 1);
   for (int reg = kCOLUP0; reg <= kCOLUBK; ++reg) tia_paint(tia, display, reg, tia.reg[reg]);
@@ -135,6 +137,7 @@ SEED_HD SEED_FRAME_CALL inline void console_run_frame(Console& console, const Ro
   console.partial = true;
   Bus bus{console, rom, shown, inputs, console_pixels(console, screen)};
   console.tia.frame_done = 0;
+  console.tia.line_differs = 1;
   console_run_cpu(bus);
   tia_draw_until(console.tia, bus.pixels, console.tia.accessed_clock);
   console.tia.accessed_clock = 0;

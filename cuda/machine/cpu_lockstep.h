@@ -290,7 +290,7 @@ SEED_HD SEED_NO_INLINE void lockstep_serve(Bus& bus, LockstepRequest request) {
   if (request.call == LockstepCall::kStep) {
     cpu_step(bus);
   } else {
-    tia_write_change(console.tia, bus.display, bus.pixels, request.reg, request.value, console.cycles);
+    tia_change_any_register(console.tia, bus.display, bus.pixels, request.reg, request.value, console.cycles);
   }
 }
 

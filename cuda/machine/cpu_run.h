@@ -49,33 +49,30 @@ SEED_HD inline int32_t timer_poll_rounds(const Riot& riot, int32_t cycles) {
 }
 
 // Executes the instruction at PC if it is one of the three that bank switching from RAM is made of (up_n_down: LDA hot
-// spot, STA RAM, JMP). Returns false, having done nothing, if it is another.
-SEED_HD inline bool cpu_run_ram_code(Bus& bus, Mos6502& cpu, CycleCount& count) {
+// spot, STA RAM, JMP). Returns its cycles; 0: it is another one, and nothing was done.
+SEED_HD SEED_FORCE_INLINE int32_t cpu_run_ram_code(Bus& bus, Mos6502& cpu, int32_t cycles) {
   Console& console = bus.console;
-  if (!is_ram_address(cpu.PC) || (cpu.PC & 0x7f) > 0x7d) return false;
+  if (!is_ram_address(cpu.PC) || (cpu.PC & 0x7f) > 0x7d) return 0;
   const uint8_t* const code = console.riot.ram + (cpu.PC & 0x7f);
   const uint16_t address = static_cast<uint16_t>(code[1] | code[2] << 8);
   switch (code[0]) {
     case 0x85:  // STA zero page
-      if (code[1] < 0x80) return false;
+      if (code[1] < 0x80) return 0;
       cpu.PC = static_cast<uint16_t>(cpu.PC + 2);
-      count += kOneInstruction + 3;
       console.riot.ram[code[1] & 0x7f] = cpu.A;
-      return true;
+      return 3;
     case 0xad:  // LDA absolute
-      if (!is_cartridge_address(address)) return false;
+      if (!is_cartridge_address(address)) return 0;
       cpu.PC = static_cast<uint16_t>(cpu.PC + 3);
-      count += kOneInstruction + 4;
-      cpu_load(cpu, cpu.A, cartridge_read(console.cartridge, bus.rom, address, cycles_of(count)));
+      cpu_load(cpu, cpu.A, cartridge_read(console.cartridge, bus.rom, address, cycles + 4));
       cpu.bus = cpu.A;
-      return true;
+      return 4;
     case 0x4c:  // JMP absolute
       cpu.PC = address;
-      count += kOneInstruction + 3;
       cpu.bus = code[2];
-      return true;
+      return 3;
     default:
-      return false;
+      return 0;
   }
 }
 
@@ -417,7 +414,9 @@ enter:  // the program at PC
     return;
   }
   if (!(cpu.PC & 0x1000)) {
-    if (!cpu_run_ram_code(bus, cpu, count)) goto step_at_pc;
+    const int32_t cycles = cpu_run_ram_code(bus, cpu, cycles_of(count));
+    if (cycles == 0) goto step_at_pc;
+    count += kOneInstruction + static_cast<CycleCount>(cycles);
     goto enter;
   }
   ip = program + cartridge_offset(console.cartridge, rom, cpu.PC);

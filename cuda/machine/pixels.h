@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // From bit masks to bytes: writes the pixels of one line segment.
 //
-// A block of pixels takes its bits out of the 160-bit masks, widens each bit to a byte of ones or zeros and blends the
-// colours: 32 pixels with AVX2 (looked for at run time), 16 with SSE2, 8 in a 64-bit register anywhere else. The last
-// block of a segment overlaps the one before instead of being cut.
+// What an object covers of a line are 160 bits (ObjectMask in memory, LineBits in registers). A block of pixels takes
+// its bits out of them, widens each bit to a byte of ones or zeros and blends the colours: 32 pixels with AVX2 (looked
+// for at run time), 16 with SSE2, 8 in a 64-bit register anywhere else.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,6 @@ enum class PixelPriority : uint8_t {
   kScore,  // players first; the playfield takes their colours, the left half COLUP0, even where player 1 covers it
 };
 
-// Which pixels take which colour: disjoint masks; the rest is background.
-struct PixelMasks {
-  ObjectMask playfield, player0, player1;
-};
-
 SEED_HD inline void fill_pixels(uint8_t* pixels, int count, uint8_t value) {
 #if defined(SEED_DEVICE_CODE)
   uint8_t* const end = pixels + count;
@@ -63,13 +58,148 @@ SEED_HD inline void copy_row(uint8_t* to, const uint8_t* from) {
 #endif
 }
 
+// --- Sets of pixels of a line ---------------------------------------------------------------------------------------
+
+// The value of an ObjectMask.
+#if defined(SEED_PIXELS_X86) && defined(__AVX2__)
+
+struct LineBits {
+  __m256i bits;
+};
+
+SEED_FORCE_INLINE LineBits load_bits(const ObjectMask& mask) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(mask))};
+}
+SEED_FORCE_INLINE void store_bits(ObjectMask& mask, LineBits a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(mask), a.bits);
+}
+SEED_FORCE_INLINE LineBits operator&(LineBits a, LineBits b) { return {_mm256_and_si256(a.bits, b.bits)}; }
+SEED_FORCE_INLINE LineBits operator|(LineBits a, LineBits b) { return {_mm256_or_si256(a.bits, b.bits)}; }
+SEED_FORCE_INLINE LineBits without(LineBits a, LineBits b) { return {_mm256_andnot_si256(b.bits, a.bits)}; }
+SEED_FORCE_INLINE bool any(LineBits a) { return !_mm256_testz_si256(a.bits, a.bits); }
+
+// The bits of `pattern` from pixel `x` on, 0 <= x < 256; what lies beyond the line is kept, up to pixel 255.
+SEED_FORCE_INLINE LineBits shifted_bits(uint64_t pattern, int x) {
+  const __m256i from = _mm256_sub_epi64(_mm256_set1_epi64x(x), _mm256_setr_epi64x(0, 64, 128, 192));
+  const __m256i all = _mm256_set1_epi64x(static_cast<long long>(pattern));
+  // Shifts by 64 and more, negative ones included, give 0.
+  return {_mm256_or_si256(_mm256_sllv_epi64(all, from),
+                          _mm256_srlv_epi64(all, _mm256_sub_epi64(_mm256_setzero_si256(), from)))};
+}
+
+// Moves what lies beyond the line, less than 96 pixels, to its beginning.
+SEED_FORCE_INLINE LineBits wrapped_bits(LineBits a) {
+  const __m256i beyond = _mm256_permutevar8x32_epi32(a.bits, _mm256_setr_epi32(5, 6, 7, 3, 3, 3, 3, 3));
+  const __m256i line = _mm256_setr_epi32(-1, -1, -1, -1, -1, 0, 0, 0),
+                wrapped = _mm256_setr_epi32(-1, -1, -1, 0, 0, 0, 0, 0);
+  return {_mm256_or_si256(_mm256_and_si256(a.bits, line), _mm256_and_si256(beyond, wrapped))};
+}
+
+#else
+
+struct LineBits {
+  uint64_t word[kMaskWords];
+};
+
+SEED_HD SEED_FORCE_INLINE LineBits load_bits(const ObjectMask& mask) { return {{mask[0], mask[1], mask[2], 0}}; }
+SEED_HD SEED_FORCE_INLINE void store_bits(ObjectMask& mask, const LineBits& a) {
+  for (int i = 0; i < kMaskWords; ++i) mask[i] = a.word[i];
+}
+SEED_HD SEED_FORCE_INLINE LineBits operator&(const LineBits& a, const LineBits& b) {
+  return {{a.word[0] & b.word[0], a.word[1] & b.word[1], a.word[2] & b.word[2], 0}};
+}
+SEED_HD SEED_FORCE_INLINE LineBits operator|(const LineBits& a, const LineBits& b) {
+  return {{a.word[0] | b.word[0], a.word[1] | b.word[1], a.word[2] | b.word[2], 0}};
+}
+SEED_HD SEED_FORCE_INLINE LineBits without(const LineBits& a, const LineBits& b) {
+  return {{a.word[0] & ~b.word[0], a.word[1] & ~b.word[1], a.word[2] & ~b.word[2], 0}};
+}
+SEED_HD SEED_FORCE_INLINE bool any(const LineBits& a) { return (a.word[0] | a.word[1] | a.word[2]) != 0; }
+
+SEED_HD SEED_FORCE_INLINE LineBits shifted_bits(uint64_t pattern, int x) {
+  const int word = x >> 6, shift = x & 63;
+  const uint64_t low = pattern << shift, high = (pattern >> 1) >> (63 - shift);
+  return {{word == 0 ? low : 0,
+           word == 1   ? low
+           : word == 0 ? high
+                       : 0,
+           word == 2   ? low
+           : word == 1 ? high
+                       : 0,
+           word == 3   ? low
+           : word == 2 ? high
+                       : 0}};
+}
+
+SEED_HD SEED_FORCE_INLINE LineBits wrapped_bits(const LineBits& a) {
+  return {{a.word[0] | a.word[2] >> 32 | a.word[3] << 32, a.word[1] | a.word[3] >> 32, a.word[2] & 0xffffffffu, 0}};
+}
+
+#endif
+
+// The pixels left of each pixel.
+struct PixelsBefore {
+  ObjectMask before[kScreenWidth + 1];
+};
+constexpr PixelsBefore pixels_before() {
+  PixelsBefore pixels{};
+  for (int x = 0; x <= kScreenWidth; ++x) {
+    for (int bit = 0; bit < x; ++bit) pixels.before[x][bit >> 6] |= uint64_t{1} << (bit & 63);
+  }
+  return pixels;
+}
+SEED_HD SEED_FORCE_INLINE LineBits bits_before(int x) {
+  static constexpr PixelsBefore kPixels = pixels_before();
+  return load_bits(kPixels.before[x]);
+}
+
+// What an object's pattern of 64 pixels at `position` of the ring of 160 pixels covers, with another pattern of less
+// than 32 pixels 64 pixels on.
+SEED_HD SEED_FORCE_INLINE LineBits placed_bits(uint64_t pattern, uint64_t pattern_at_64, int position) {
+  LineBits bits = wrapped_bits(shifted_bits(pattern, position));
+  if (pattern_at_64 != 0) {
+    const int second = position + 64 < kScreenWidth ? position + 64 : position + 64 - kScreenWidth;
+    bits = bits | wrapped_bits(shifted_bits(pattern_at_64, second));
+  }
+  return bits;
+}
+
+// What the six objects cover.
+struct ObjectBits {
+  LineBits of[kNumTiaObjects];
+};
+
+// Which pixels take which colour: disjoint sets; the rest is background.
+struct SeenBits {
+  LineBits playfield, player0, player1;
+};
+
+SEED_HD SEED_FORCE_INLINE SeenBits resolve_priority(const ObjectBits& objects, PixelPriority priority) {
+  const LineBits field = objects.of[kPF], playfield = field | objects.of[kBL];
+  LineBits player0 = objects.of[kP0] | objects.of[kM0], player1 = objects.of[kP1] | objects.of[kM1];
+  if (priority == PixelPriority::kPlayfieldFirst) {
+    player0 = without(player0, playfield);
+    player1 = without(player1, playfield);
+  } else if (priority == PixelPriority::kScore) {
+    const LineBits left_half = bits_before(kScreenWidth / 2);
+    player0 = player0 | (field & left_half);
+    player1 = player1 | without(field, left_half);
+  }
+  return {without(playfield, player0 | player1), player0, without(player1, player0)};
+}
+
+// --- 8 pixels in a register -----------------------------------------------------------------------------------------
+
+// The sets of SeenBits in memory.
+struct SeenMasks {
+  ObjectMask playfield, player0, player1;
+};
+
 // 64 bits of a mask from pixel x < 192 on.
 SEED_HD SEED_FORCE_INLINE uint64_t bits_from(const ObjectMask& mask, int x) {
   const int word = x >> 6, shift = x & 63;
   return mask[word] >> shift | (mask[word + 1] << 1) << (63 - shift);
 }
-
-// --- 8 pixels in a register -----------------------------------------------------------------------------------------
 
 // Byte i of the result is 1 where bit i is set.
 SEED_HD SEED_FORCE_INLINE uint64_t widen_8_bits(uint64_t bits) {
@@ -77,7 +207,7 @@ SEED_HD SEED_FORCE_INLINE uint64_t widen_8_bits(uint64_t bits) {
   return ((spread + 0x7f7f7f7f7f7f7f7fu) | spread) >> 7 & 0x0101010101010101u;
 }
 
-SEED_HD SEED_FORCE_INLINE uint64_t blend_8(const PixelMasks& masks, PixelColours colours, int x) {
+SEED_HD SEED_FORCE_INLINE uint64_t blend_8(const SeenMasks& masks, PixelColours colours, int x) {
   // A byte that is 0 or 1 times a colour is 0 or that colour.
   const uint64_t background = colours.background * 0x0101010101010101u;
   return background ^
@@ -89,8 +219,7 @@ SEED_HD SEED_FORCE_INLINE uint64_t blend_8(const PixelMasks& masks, PixelColours
 #if defined(SEED_DEVICE_CODE)
 
 // Blocks begin at multiples of 8, as rows do: a whole one is one store.
-SEED_HD inline void draw_masks_by_8(uint8_t* row, int first_x, int last_x, const PixelMasks& masks,
-                                    PixelColours colours) {
+SEED_HD inline void draw_by_8(uint8_t* row, int first_x, int last_x, const SeenMasks& masks, PixelColours colours) {
   for (int x = first_x & ~7; x < last_x; x += 8) {
     const uint64_t block = blend_8(masks, colours, x);
     if (x >= first_x && x + 8 <= last_x) {
@@ -121,8 +250,8 @@ SEED_HD SEED_FORCE_INLINE void store_few_pixels(uint8_t* pixels, uint64_t block,
 
 SEED_HD SEED_FORCE_INLINE void store_8_pixels(uint8_t* pixels, uint64_t block) { std::memcpy(pixels, &block, 8); }
 
-SEED_HD inline void draw_masks_by_8(uint8_t* row, int first_x, int last_x, const PixelMasks& masks,
-                                    PixelColours colours) {
+// The last block overlaps the one before instead of being cut.
+SEED_HD inline void draw_by_8(uint8_t* row, int first_x, int last_x, const SeenMasks& masks, PixelColours colours) {
   if (last_x - first_x < 8) {
     store_few_pixels(row + first_x, blend_8(masks, colours, first_x), last_x - first_x);
     return;
@@ -132,29 +261,6 @@ SEED_HD inline void draw_masks_by_8(uint8_t* row, int first_x, int last_x, const
 }
 
 #endif
-
-// Words of the left half of a line.
-SEED_HD SEED_FORCE_INLINE uint64_t left_half(int word) { return word == 0 ? ~uint64_t{0} : word == 1 ? 0xffff : 0; }
-
-// Who is seen in words first_word to last_word.
-SEED_HD SEED_FORCE_INLINE void resolve_priority(const ObjectMask* objects, PixelPriority priority, int first_word,
-                                                int last_word, PixelMasks& masks) {
-  masks.playfield[last_word + 1] = masks.player0[last_word + 1] = masks.player1[last_word + 1] = 0;
-  for (int word = first_word; word <= last_word; ++word) {
-    uint64_t playfield = objects[kPF][word] | objects[kBL][word];
-    uint64_t player0 = objects[kP0][word] | objects[kM0][word], player1 = objects[kP1][word] | objects[kM1][word];
-    if (priority == PixelPriority::kPlayfieldFirst) {
-      player0 &= ~playfield;
-      player1 &= ~playfield;
-    } else if (priority == PixelPriority::kScore) {
-      player0 |= objects[kPF][word] & left_half(word);
-      player1 |= objects[kPF][word] & ~left_half(word);
-    }
-    masks.player0[word] = player0;
-    masks.player1[word] = player1 & ~player0;
-    masks.playfield[word] = playfield & ~(player0 | player1);
-  }
-}
 
 #if defined(SEED_PIXELS_X86)
 
@@ -171,8 +277,8 @@ SEED_FORCE_INLINE __m128i widen_16_bits(uint64_t bits) {
 
 SEED_FORCE_INLINE __m128i all_16(int byte) { return _mm_set1_epi8(static_cast<char>(byte)); }
 
-// Draws segments of 16 pixels and more.
-inline void draw_masks_sse2(uint8_t* row, int first_x, int last_x, const PixelMasks& masks, PixelColours colours) {
+// Draws segments of 16 pixels and more; the last block overlaps the one before.
+inline void draw_by_16(uint8_t* row, int first_x, int last_x, const SeenMasks& masks, PixelColours colours) {
   const __m128i background = all_16(colours.background), playfield = all_16(colours.playfield ^ colours.background);
   const __m128i player0 = all_16(colours.player0 ^ colours.background);
   const __m128i player1 = all_16(colours.player1 ^ colours.background);
@@ -190,94 +296,98 @@ inline void draw_masks_sse2(uint8_t* row, int first_x, int last_x, const PixelMa
 
 #define SEED_TARGET_AVX2 __attribute__((target("avx2,bmi,bmi2")))
 
-SEED_TARGET_AVX2 SEED_FORCE_INLINE __m256i widen_32_bits(uint64_t bits) {
+SEED_TARGET_AVX2 SEED_FORCE_INLINE __m256i all_32(int byte) { return _mm256_set1_epi8(static_cast<char>(byte)); }
+
+// Bytes of ones for the bits of double word `block` of a mask.
+SEED_TARGET_AVX2 SEED_FORCE_INLINE __m256i widen_block(__m256i mask, int block) {
   const __m256i select = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
   const __m256i byte_of_pixel =
       _mm256_setr_epi64x(0x0000000000000000, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-  const __m256i block = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), byte_of_pixel);
-  return _mm256_cmpeq_epi8(_mm256_and_si256(block, select), select);
+  const __m256i bits = _mm256_permutevar8x32_epi32(mask, _mm256_set1_epi32(block));
+  return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(bits, byte_of_pixel), select), select);
 }
 
-SEED_TARGET_AVX2 SEED_FORCE_INLINE __m256i all_32(int byte) { return _mm256_set1_epi8(static_cast<char>(byte)); }
+// Blends 32 pixels; the colours of all but the background are differences to it.
+struct Blender {
+  __m256i playfield, player0, player1;  // sets of pixels
+  __m256i background_colour, playfield_colour, player0_colour, player1_colour;
 
-SEED_TARGET_AVX2 SEED_FORCE_INLINE __m256i load_mask(const ObjectMask& mask) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(mask));
-}
-
-SEED_TARGET_AVX2 SEED_FORCE_INLINE void store_mask(ObjectMask& mask, __m256i bits) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(mask), bits);
-}
-
-SEED_TARGET_AVX2 SEED_FORCE_INLINE void resolve_priority_avx2(const ObjectMask* objects, PixelPriority priority,
-                                                              PixelMasks& masks) {
-  const __m256i field = load_mask(objects[kPF]);
-  const __m256i playfield = _mm256_or_si256(field, load_mask(objects[kBL]));
-  __m256i player0 = _mm256_or_si256(load_mask(objects[kP0]), load_mask(objects[kM0]));
-  __m256i player1 = _mm256_or_si256(load_mask(objects[kP1]), load_mask(objects[kM1]));
-  if (priority == PixelPriority::kPlayfieldFirst) {
-    player0 = _mm256_andnot_si256(playfield, player0);
-    player1 = _mm256_andnot_si256(playfield, player1);
-  } else if (priority == PixelPriority::kScore) {
-    const __m256i left = _mm256_setr_epi64x(-1, 0xffff, 0, 0);
-    player0 = _mm256_or_si256(player0, _mm256_and_si256(left, field));
-    player1 = _mm256_or_si256(player1, _mm256_andnot_si256(left, field));
+  SEED_TARGET_AVX2 SEED_FORCE_INLINE __m256i blend(int block) const {
+    const __m256i field = _mm256_and_si256(widen_block(playfield, block), playfield_colour);
+    const __m256i first = _mm256_and_si256(widen_block(player0, block), player0_colour);
+    const __m256i second = _mm256_and_si256(widen_block(player1, block), player1_colour);
+    return _mm256_xor_si256(_mm256_xor_si256(background_colour, field), _mm256_xor_si256(first, second));
   }
-  store_mask(masks.player0, player0);
-  store_mask(masks.player1, _mm256_andnot_si256(player0, player1));
-  store_mask(masks.playfield, _mm256_andnot_si256(_mm256_or_si256(player0, player1), playfield));
-}
+};
 
-// Draws segments of 32 pixels and more.
-SEED_TARGET_AVX2 SEED_FORCE_INLINE void draw_masks_avx2(uint8_t* row, int first_x, int last_x, const PixelMasks& masks,
-                                                        PixelColours colours) {
-  const __m256i background = all_32(colours.background), playfield = all_32(colours.playfield ^ colours.background);
-  const __m256i player0 = all_32(colours.player0 ^ colours.background);
-  const __m256i player1 = all_32(colours.player1 ^ colours.background);
-  for (int x = first_x;;) {
-    __m256i block = _mm256_and_si256(widen_32_bits(bits_from(masks.playfield, x)), playfield);
-    block = _mm256_xor_si256(block, _mm256_and_si256(widen_32_bits(bits_from(masks.player0, x)), player0));
-    block = _mm256_xor_si256(block, _mm256_and_si256(widen_32_bits(bits_from(masks.player1, x)), player1));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + x), _mm256_xor_si256(block, background));
-    if (x == last_x - 32) return;
-    x = x + 64 <= last_x ? x + 32 : last_x - 32;
+// A window of 32 bytes at 32 - n selects the bytes from the n-th on, one at 64 - n those before it.
+alignas(32) constexpr uint8_t kSelectedBytes[96] = {
+    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,
+    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+// Draws in the five blocks of 32 pixels that a line has. Of a block that is cut by an end of the segment, what lies
+// outside keeps its pixels.
+SEED_TARGET_AVX2 SEED_FORCE_INLINE void draw_by_32(uint8_t* row, int first_x, int last_x, __m256i playfield,
+                                                   __m256i player0, __m256i player1, PixelColours colours) {
+  const Blender blender = {playfield,
+                           player0,
+                           player1,
+                           all_32(colours.background),
+                           all_32(colours.playfield ^ colours.background),
+                           all_32(colours.player0 ^ colours.background),
+                           all_32(colours.player1 ^ colours.background)};
+  __m256i* const blocks = reinterpret_cast<__m256i*>(row);
+  if (last_x - first_x == kScreenWidth) {
+    SEED_UNROLL
+    for (int block = 0; block < 5; ++block) _mm256_storeu_si256(blocks + block, blender.blend(block));
+    return;
+  }
+  for (int block = first_x >> 5; block <= (last_x - 1) >> 5; ++block) {
+    const int skipped = first_x - 32 * block, drawn = last_x - 32 * block;
+    const uint8_t* const from = kSelectedBytes + (skipped > 0 ? 32 - skipped : 32);
+    const uint8_t* const to = kSelectedBytes + (drawn < 32 ? 64 - drawn : 32);
+    const __m256i selected = _mm256_and_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)),
+                                              _mm256_loadu_si256(reinterpret_cast<const __m256i*>(to)));
+    const __m256i kept = _mm256_loadu_si256(blocks + block);
+    _mm256_storeu_si256(blocks + block, _mm256_blendv_epi8(kept, blender.blend(block), selected));
   }
 }
 
-SEED_TARGET_AVX2 SEED_NO_INLINE void draw_objects_avx2(uint8_t* row, int first_x, int last_x, const ObjectMask* objects,
-                                                       PixelPriority priority, PixelColours colours) {
-  PixelMasks masks;
-  resolve_priority_avx2(objects, priority, masks);
-  if (last_x - first_x >= 32) {
-    draw_masks_avx2(row, first_x, last_x, masks, colours);
-  } else if (last_x - first_x >= 16) {
-    draw_masks_sse2(row, first_x, last_x, masks, colours);
-  } else {
-    draw_masks_by_8(row, first_x, last_x, masks, colours);
-  }
+SEED_TARGET_AVX2 SEED_NO_INLINE void draw_masks_by_32(uint8_t* row, int first_x, int last_x, const SeenMasks& masks,
+                                                      PixelColours colours) {
+  draw_by_32(row, first_x, last_x, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(masks.playfield)),
+             _mm256_loadu_si256(reinterpret_cast<const __m256i*>(masks.player0)),
+             _mm256_loadu_si256(reinterpret_cast<const __m256i*>(masks.player1)), colours);
 }
 
 SEED_FORCE_INLINE bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"); }
 
 #endif
 
-// Writes pixels first_x <= x < last_x of `row`, which the masks of six objects cover.
-SEED_HD inline void draw_objects(uint8_t* row, int first_x, int last_x, const ObjectMask* objects,
-                                 PixelPriority priority, PixelColours colours) {
+// Writes pixels first_x <= x < last_x of `row`.
+SEED_HD SEED_FORCE_INLINE void draw_pixels(uint8_t* row, int first_x, int last_x, const SeenBits& seen,
+                                           PixelColours colours) {
+#if defined(SEED_PIXELS_X86) && defined(__AVX2__)
+  draw_by_32(row, first_x, last_x, seen.playfield.bits, seen.player0.bits, seen.player1.bits, colours);
+#else
+  SeenMasks masks;
+  store_bits(masks.playfield, seen.playfield);
+  store_bits(masks.player0, seen.player0);
+  store_bits(masks.player1, seen.player1);
 #if defined(SEED_PIXELS_X86)
   if (has_avx2()) {
-    draw_objects_avx2(row, first_x, last_x, objects, priority, colours);
-    return;
+    draw_masks_by_32(row, first_x, last_x, masks, colours);
+  } else if (last_x - first_x >= 16) {
+    draw_by_16(row, first_x, last_x, masks, colours);
+  } else {
+    draw_by_8(row, first_x, last_x, masks, colours);
   }
+#else
+  draw_by_8(row, first_x, last_x, masks, colours);
 #endif
-  PixelMasks masks;
-  resolve_priority(objects, priority, first_x >> 6, (last_x - 1) >> 6, masks);
-#if defined(SEED_PIXELS_X86)
-  if (last_x - first_x >= 16) {
-    draw_masks_sse2(row, first_x, last_x, masks, colours);
-    return;
-  }
 #endif
-  draw_masks_by_8(row, first_x, last_x, masks, colours);
 }
 
 }  // namespace seed

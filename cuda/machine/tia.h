@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Television Interface Adaptor: picture, collisions and inputs, evaluated lazily by register-write segments.
 //
-// The TIA is not stepped. Between two register writes that change what is shown, the pixels of a line are six 160-bit
-// masks (two players, two missiles, ball, playfield); drawing and collisions are word operations on them. A write first
-// draws everything before its colour clock in the old state (tia_draw_until), then changes the state.
+// The TIA is not stepped. The pixels of a line are six 160-bit masks (two players, two missiles, ball, playfield);
+// drawing and collisions are word operations on them, once a line. A write that changes the shape of an object in mid
+// line first puts aside what the beam has passed of its mask (tia_defer); at the end of the line the parts make one
+// mask. Only a write that changes colours, or a look at the collisions, has the line drawn up to there
+// (tia_draw_until).
 //
 // Everything exists only inside the window of lines that Display keeps; above and below it nothing is drawn or
 // collides.
@@ -48,22 +50,28 @@ enum TiaRegister : uint8_t {
 
 // All stamps and clocks are relative to the start of the frame.
 struct Tia {
-  ObjectMask mask[kNumTiaObjects];  // pixels of a line that each object covers: bit x & 63 of word x >> 6
-  int32_t drawn_clock;              // every pixel before this colour clock is drawn and has collided
-  int32_t window_start_clock;       // of row 0
+  ObjectMask mask[kNumTiaObjects];    // pixels of a line that each object covers: bit x & 63 of word x >> 6
+  ObjectMask passed[kNumTiaObjects];  // what it covers left of passed_x in the pending pixels
+  int32_t drawn_clock;                // every pixel before this colour clock is drawn and has collided
+  int32_t seen_clock;          // what every pixel before this clock shows is settled: from drawn_clock on pending
+  int32_t line_clock;          // start of the line of drawn_clock
+  int32_t window_start_clock;  // of row 0
   int32_t window_stop_clock;
-  int32_t num_rows;               // of the picture; after a reset in mid-frame the window has more lines
-  int32_t vsync_due_clock;        // a VSYNC write that ends the pulse before this clock does not end the frame
-  int32_t hmove_clock;            // last HMOVE strobe
-  int32_t dump_off_cycles;        // when VBLANK bit 7 fell: the paddle capacitors charge since
-  uint64_t quiet;                 // bit r: writing reg[r]'s value to register r again changes nothing
-  int32_t limit_cycles;           // the first TIA write from here on ends the frame
-  int32_t accessed_clock;         // last write, whether or not it changed something, or collision read
-  uint16_t collisions;            // bits 2r + 1 and 2r = bits 7 and 6 of collision register r
-  uint16_t possible_collisions;   // of the objects that are shown at all
-  uint8_t stale_masks;            // bit i: mask[i] must be rebuilt
-  uint8_t shown;                  // bit i: mask[i] is not empty
-  uint8_t reg[kNumTiaRegisters];  // last value written that changed something
+  int32_t num_rows;                  // of the picture; after a reset in mid-frame the window has more lines
+  int32_t vsync_due_clock;           // a VSYNC write that ends the pulse before this clock does not end the frame
+  int32_t hmove_clock;               // last HMOVE strobe
+  int32_t dump_off_cycles;           // when VBLANK bit 7 fell: the paddle capacitors charge since
+  uint64_t quiet;                    // bit r: writing reg[r]'s value to register r again changes nothing
+  int32_t limit_cycles;              // the first TIA write from here on ends the frame
+  int32_t accessed_clock;            // last write, whether or not it changed something, or collision read
+  uint16_t collisions;               // bits 2r + 1 and 2r = bits 7 and 6 of collision register r
+  uint8_t stale_masks;               // bit i: mask[i] must be rebuilt
+  uint8_t shown;                     // bit i: mask[i] is not empty
+  uint8_t deferred;                  // bit i: mask[i] has changed in the pending pixels; of others passed_x is 0
+  uint8_t passed_shown;              // bit i: passed[i] may have pixels
+  uint8_t passed_x[kNumTiaObjects];  // the mask holds from this pixel on
+  uint8_t line_differs;              // something but a mask has changed since the last whole line was drawn
+  uint8_t reg[kNumTiaRegisters];     // last value written that changed something
   uint8_t delayed_GRP[2];
   uint8_t delayed_ENABL;
   uint8_t position[5];    // leftmost pixel of the first copy of P0, P1, M0, M1, BL
@@ -140,34 +148,51 @@ enum CollisionBit {
 };
 constexpr int kNumCollisionBits = 16;
 
-// The two objects of each collision bit, first in the low nibble.
+// The two objects of each collision bit, one in each nibble.
+#define SEED_COLLISION_PAIRS                                                                                          \
+  kP0 << 4 | kM0, kP1 << 4 | kM0, kP1 << 4 | kM1, kP0 << 4 | kM1, kBL << 4 | kP0, kPF << 4 | kP0, kBL << 4 | kP1,     \
+      kPF << 4 | kP1, kBL << 4 | kM0, kPF << 4 | kM0, kBL << 4 | kM1, kPF << 4 | kM1, kPF << 4 | kPF, kPF << 4 | kBL, \
+      kM1 << 4 | kM0, kP1 << 4 | kP0
 SEED_HD SEED_FORCE_INLINE int collision_pair(int bit) {
-  static constexpr uint8_t kPairs[kNumCollisionBits] = {kP0 << 4 | kM0, kP1 << 4 | kM0, kP1 << 4 | kM1, kP0 << 4 | kM1,
-                                                        kBL << 4 | kP0, kPF << 4 | kP0, kBL << 4 | kP1, kPF << 4 | kP1,
-                                                        kBL << 4 | kM0, kPF << 4 | kM0, kBL << 4 | kM1, kPF << 4 | kM1,
-                                                        kPF << 4 | kPF, kPF << 4 | kBL, kM1 << 4 | kM0, kP1 << 4 | kP0};
+  static constexpr uint8_t kPairs[kNumCollisionBits] = {SEED_COLLISION_PAIRS};
   return kPairs[bit];
 }
 
-// The collisions that the objects in `shown` (bit i: object i) can have.
-SEED_HD inline uint32_t collisions_among(int shown) {
-  constexpr uint32_t kAll = 0xffff & ~(1u << kUnusedCollision);
-  uint32_t collisions = kAll;
-  if (!(shown & 1 << kP0)) collisions &= ~(1u << kM0P0 | 1u << kM1P0 | 1u << kP0BL | 1u << kP0PF | 1u << kP0P1);
-  if (!(shown & 1 << kP1)) collisions &= ~(1u << kM0P1 | 1u << kM1P1 | 1u << kP1BL | 1u << kP1PF | 1u << kP0P1);
-  if (!(shown & 1 << kM0)) collisions &= ~(1u << kM0P0 | 1u << kM0P1 | 1u << kM0BL | 1u << kM0PF | 1u << kM0M1);
-  if (!(shown & 1 << kM1)) collisions &= ~(1u << kM1P0 | 1u << kM1P1 | 1u << kM1BL | 1u << kM1PF | 1u << kM0M1);
-  if (!(shown & 1 << kBL)) collisions &= ~(1u << kP0BL | 1u << kP1BL | 1u << kM0BL | 1u << kM1BL | 1u << kBLPF);
-  if (!(shown & 1 << kPF)) collisions &= ~(1u << kP0PF | 1u << kP1PF | 1u << kM0PF | 1u << kM1PF | 1u << kBLPF);
-  return collisions;
+// The collisions that the objects in each set (bit i: object i) can have.
+struct CollisionSets {
+  uint16_t among[1 << kNumTiaObjects];
+};
+constexpr CollisionSets collision_sets() {
+  constexpr uint8_t kPairs[kNumCollisionBits] = {SEED_COLLISION_PAIRS};
+  CollisionSets sets{};
+  for (int objects = 0; objects < 1 << kNumTiaObjects; ++objects) {
+    for (int bit = 0; bit < kNumCollisionBits; ++bit) {
+      const bool both = (objects >> (kPairs[bit] & 15) & 1) && (objects >> (kPairs[bit] >> 4) & 1);
+      if (bit != kUnusedCollision && both) sets.among[objects] |= static_cast<uint16_t>(1u << bit);
+    }
+  }
+  return sets;
+}
+SEED_HD SEED_FORCE_INLINE uint32_t collisions_among(int objects) {
+  static constexpr CollisionSets kSets = collision_sets();
+  return kSets.among[objects];
 }
 
 // --- Object masks ---------------------------------------------------------------------------------------------------
 
+struct ReversedBytes {
+  uint8_t of[256];
+};
+constexpr ReversedBytes reversed_bytes() {
+  ReversedBytes bytes{};
+  for (int b = 0; b < 256; ++b) {
+    for (int bit = 0; bit < 8; ++bit) bytes.of[b] = static_cast<uint8_t>(bytes.of[b] | (b >> bit & 1) << (7 - bit));
+  }
+  return bytes;
+}
 SEED_HD SEED_FORCE_INLINE uint32_t reverse_byte(uint32_t b) {
-  b = (b & 0xf0) >> 4 | (b & 0x0f) << 4;
-  b = (b & 0xcc) >> 2 | (b & 0x33) << 2;
-  return (b & 0xaa) >> 1 | (b & 0x55) << 1;
+  static constexpr ReversedBytes kBytes = reversed_bytes();
+  return kBytes.of[b];
 }
 
 // Each bit of a byte becomes two.
@@ -205,24 +230,10 @@ SEED_HD SEED_FORCE_INLINE uint64_t copies_of(int nusiz) {
 }
 SEED_HD SEED_FORCE_INLINE bool has_copy_at_64(int nusiz) { return (nusiz & 5) == 4; }
 
-// Makes the 128-bit pattern low, high at pixel `position` of the 160-pixel ring the mask of `object`.
-SEED_HD inline void place_pattern(Tia& tia, int object, uint64_t low, uint64_t high) {
-  uint64_t* const mask = tia.mask[object];
-  tia.shown &= static_cast<uint8_t>(~(1 << object));
-  if (low == 0) {
-    mask[0] = mask[1] = mask[2] = 0;
-    if (high == 0) return;
-  }
-  tia.shown |= static_cast<uint8_t>(1 << object);
-  const int position = tia.position[object];
-  uint64_t line[5] = {0, 0, 0, 0, 0};
-  const int word = position >> 6, shift = position & 63;
-  line[word] = low << shift;
-  line[word + 1] = (low >> 1) >> (63 - shift) | high << shift;
-  line[word + 2] = (high >> 1) >> (63 - shift);
-  mask[0] = line[0] | line[2] >> 32 | line[3] << 32;
-  mask[1] = line[1] | line[3] >> 32 | line[4] << 32;
-  mask[2] = line[2] & 0xffffffffu;
+// Makes a pattern at the object's position its mask, with another one 64 pixels on.
+SEED_HD SEED_FORCE_INLINE void place_pattern(Tia& tia, int object, uint64_t pattern, uint64_t pattern_at_64) {
+  tia.shown = static_cast<uint8_t>((tia.shown & ~(1 << object)) | ((pattern | pattern_at_64) != 0) << object);
+  store_bits(tia.mask[object], placed_bits(pattern, pattern_at_64, tia.position[object]));
 }
 
 // The graphics that a player shows: VDELP selects the delayed latch.
@@ -283,47 +294,59 @@ SEED_HD inline void build_playfield(Tia& tia) {
   }
 }
 
+SEED_HD inline void tia_build_mask(Tia& tia, int object) {
+  tia.stale_masks &= static_cast<uint8_t>(~(1 << object));
+  if (object <= kP1) {
+    build_player(tia, object - kP0);
+  } else if (object <= kM1) {
+    build_missile(tia, object - kM0);
+  } else if (object == kBL) {
+    build_ball(tia);
+  } else {
+    build_playfield(tia);
+  }
+}
+
 SEED_HD inline void tia_build_masks(Tia& tia) {
   const int stale = tia.stale_masks;
   tia.stale_masks = 0;
-  const uint8_t shown = tia.shown;
   if (stale & (1 << kP0)) build_player(tia, 0);
   if (stale & (1 << kP1)) build_player(tia, 1);
   if (stale & (1 << kM0)) build_missile(tia, 0);
   if (stale & (1 << kM1)) build_missile(tia, 1);
   if (stale & (1 << kBL)) build_ball(tia);
   if (stale & (1 << kPF)) build_playfield(tia);
-  if (tia.shown != shown) tia.possible_collisions = static_cast<uint16_t>(collisions_among(tia.shown));
 }
 
 // --- Drawing and collisions -----------------------------------------------------------------------------------------
 
-// Bits of word `word` that pixels first_x <= x < last_x occupy.
-SEED_HD SEED_FORCE_INLINE uint64_t segment_bits(int word, int first_x, int last_x) {
-  const int low = first_x - 64 * word, high = last_x - 64 * word;
-  uint64_t bits = ~uint64_t{0};
-  if (low > 0) bits <<= low;
-  if (high < 64) bits &= (uint64_t{1} << high) - 1;
-  return bits;
+// Latches which of the collisions `open` there are in the pixels `twice`, which two objects or more cover.
+SEED_HD SEED_NO_INLINE void tia_latch_collisions(Tia& tia, const ObjectBits& objects, uint32_t open,
+                                                 const ObjectMask& twice) {
+  const LineBits pixels = load_bits(twice);
+  int colliding = 0;
+  for (int object = 0; object < kNumTiaObjects; ++object) colliding |= any(pixels & objects.of[object]) << object;
+  for (uint32_t left = open & collisions_among(colliding); left != 0; left &= left - 1) {
+    const int bit = count_trailing_zeros(left), pair = collision_pair(bit);
+    const LineBits both = objects.of[pair & 15] & objects.of[pair >> 4];
+    if (any(both & pixels)) tia.collisions |= static_cast<uint16_t>(1u << bit);
+  }
 }
 
-// Latches the collisions of pixels first_x <= x < last_x that are not latched yet.
-SEED_HD inline void tia_collide(Tia& tia, int first_x, int last_x) {
-  uint32_t open = tia.possible_collisions & ~tia.collisions;
-  for (int word = first_x >> 6; open != 0 && word <= (last_x - 1) >> 6; ++word) {
-    uint64_t once = 0, twice = 0;  // pixels that an object, that two objects cover
-    for (int object = 0; object < kNumTiaObjects; ++object) {
-      twice |= once & tia.mask[object][word];
-      once |= tia.mask[object][word];
-    }
-    twice &= segment_bits(word, first_x, last_x);
-    if (twice == 0) continue;
-    for (uint32_t left = open; left != 0; left &= left - 1) {
-      const int bit = count_trailing_zeros(left), pair = collision_pair(bit);
-      if (tia.mask[pair & 15][word] & tia.mask[pair >> 4][word] & twice) open &= ~(1u << bit);
-    }
-    tia.collisions |= static_cast<uint16_t>(tia.possible_collisions & ~open);
+// Latches which of the collisions `open` there are in `pixels`.
+SEED_HD SEED_FORCE_INLINE void tia_collide(Tia& tia, const ObjectBits& objects, uint32_t open, LineBits pixels) {
+  LineBits once = objects.of[0], twice = objects.of[0] & objects.of[1];  // what one object, what two objects cover
+  SEED_UNROLL
+  for (int object = 1; object + 1 < kNumTiaObjects; ++object) {
+    once = once | objects.of[object];
+    twice = twice | (once & objects.of[object + 1]);
   }
+  twice = twice & pixels;
+  if (!any(twice)) return;
+  ObjectMask mask;
+  store_bits(mask, twice);
+  const ObjectBits copy = objects;  // the original stays in registers
+  tia_latch_collisions(tia, copy, open, mask);
 }
 
 // True when the playfield is the only object that is switched on, whether or not another one would be visible.
@@ -332,7 +355,8 @@ SEED_HD inline bool only_playfield_enabled(const Tia& tia) {
          !missile_enabled(tia, 1) && !ball_enabled(tia);
 }
 
-SEED_HD SEED_FORCE_INLINE void tia_draw_pixels(const Tia& tia, uint8_t* row, int first_x, int last_x) {
+SEED_HD SEED_FORCE_INLINE void tia_draw_pixels(const Tia& tia, const ObjectBits& objects, uint8_t* row, int first_x,
+                                               int last_x) {
   PixelPriority priority = PixelPriority::kPlayersFirst;
   if (tia.reg[kCTRLPF] & 6) {
     const bool score = tia.reg[kCTRLPF] & 2;
@@ -340,28 +364,85 @@ SEED_HD SEED_FORCE_INLINE void tia_draw_pixels(const Tia& tia, uint8_t* row, int
     priority = playfield_first ? PixelPriority::kPlayfieldFirst : PixelPriority::kScore;
   }
   const PixelColours colours = {tia.painted[3], tia.painted[2], tia.painted[0], tia.painted[1]};
-  draw_objects(row, first_x, last_x, tia.mask, priority, colours);
+  draw_pixels(row, first_x, last_x, resolve_priority(objects, priority), colours);
 }
 
 // Colour register `reg` has the value `value` from now on.
 SEED_HD SEED_FORCE_INLINE void tia_paint(Tia& tia, const Display& display, int reg, uint8_t value) {
   const uint8_t pixel = static_cast<uint8_t>((value & 0xfe) | tia.colour_loss);
   tia.painted[reg - kCOLUP0] = display.shades != nullptr ? display.shades[pixel] : pixel;
+  tia.line_differs = 1;
 }
 
-// Draws pixels first_x <= x < last_x of one line. `row` may be null.
-SEED_HD SEED_FORCE_INLINE void tia_draw_segment(Tia& tia, uint8_t* row, int first_x, int last_x) {
+// Which collisions may still be found in the pending pixels.
+SEED_HD SEED_FORCE_INLINE uint32_t tia_open_collisions(const Tia& tia) {
+  if (tia.reg[kVBLANK] & 2) return 0;
+  return collisions_among(tia.shown | tia.stale_masks | tia.passed_shown) & ~static_cast<uint32_t>(tia.collisions);
+}
+
+// Puts aside what the pending pixels show of an object whose mask is about to change.
+SEED_HD SEED_NO_INLINE void tia_put_aside(Tia& tia, bool visible, int object) {
+  const int bit = 1 << object;
+  if (!visible) {
+    // Nothing to do unless the object, if it were shown, could have a collision that has not been latched.
+    const int others = tia.shown | tia.stale_masks | tia.passed_shown;
+    const uint32_t with = collisions_among(others | bit), without = collisions_among(others & ~bit);
+    if ((with & ~without & ~static_cast<uint32_t>(tia.collisions)) == 0) return;
+  }
+  if (tia.stale_masks & bit) tia_build_mask(tia, object);
+  const int x = tia.seen_clock - tia.line_clock - kHblankClocks;
+  const LineBits passed = without(bits_before(x), bits_before(tia.passed_x[object])) & load_bits(tia.mask[object]);
+  store_bits(tia.passed[object], load_bits(tia.passed[object]) | passed);
+  tia.deferred |= static_cast<uint8_t>(bit);
+  tia.passed_shown |= static_cast<uint8_t>(tia.shown & bit);
+  tia.passed_x[object] = static_cast<uint8_t>(x);
+}
+
+// Objects have what they cover now in all pending pixels.
+SEED_HD SEED_FORCE_INLINE void tia_forget_passed(Tia& tia) {
+  for (uint32_t left = tia.deferred; left != 0; left &= left - 1) {
+    const int object = count_trailing_zeros(left);
+    store_bits(tia.passed[object], LineBits{});
+    tia.passed_x[object] = 0;
+  }
+  tia.deferred = tia.passed_shown = 0;
+}
+
+// What the objects cover of the pending pixels.
+SEED_HD SEED_FORCE_INLINE ObjectBits tia_pending_bits(const Tia& tia) {
+  ObjectBits objects;
+  SEED_UNROLL
+  for (int i = 0; i < kNumTiaObjects; ++i) objects.of[i] = load_bits(tia.mask[i]);
+  if (tia.deferred == 0) return objects;
+  SEED_UNROLL
+  for (int i = 0; i < kNumTiaObjects; ++i) {
+    objects.of[i] = load_bits(tia.passed[i]) | without(objects.of[i], bits_before(tia.passed_x[i]));
+  }
+  return objects;
+}
+
+// Draws the pending pixels first_x <= x < last_x of one line. `row` may be null.
+SEED_HD SEED_NO_INLINE void tia_draw_segment(Tia& tia, uint8_t* row, int first_x, int last_x) {
+  const bool whole = last_x - first_x == kScreenWidth && tia.deferred == 0 && !tia.hmove_blank;
   if (tia.reg[kVBLANK] & 2) {
     if (row != nullptr) fill_pixels(row + first_x, last_x - first_x, 0);
   } else {
-    if (tia.stale_masks) tia_build_masks(tia);
-    if (tia.possible_collisions & ~tia.collisions) tia_collide(tia, first_x, last_x);
-    if (row != nullptr) tia_draw_pixels(tia, row, first_x, last_x);
+    const uint32_t open = tia_open_collisions(tia);
+    if (row != nullptr || open != 0) {
+      if (tia.stale_masks) tia_build_masks(tia);
+      const ObjectBits objects = tia_pending_bits(tia);
+      if (open != 0) {
+        tia_collide(tia, objects, tia_open_collisions(tia), without(bits_before(last_x), bits_before(first_x)));
+      }
+      if (row != nullptr) tia_draw_pixels(tia, objects, row, first_x, last_x);
+    }
   }
   if (tia.hmove_blank && first_x < 8) {
     if (row != nullptr) fill_pixels(row + first_x, (last_x < 8 ? last_x : 8) - first_x, 0);
     if (last_x >= 8) tia.hmove_blank = 0;
   }
+  tia_forget_passed(tia);
+  tia.line_differs = !whole;
 }
 
 SEED_HD inline void tia_set_position(Tia& tia, int object, int x) {
@@ -397,48 +478,79 @@ SEED_HD inline void tia_end_line(Tia& tia) {
   }
 }
 
-// After the line above Tia::drawn_clock was drawn whole, gives all further whole lines before `clock` the same pixels.
-// Their collisions are the same, so there is nothing else to do.
-SEED_HD inline void tia_repeat_line(Tia& tia, uint8_t* row_pixels, int32_t num_rows_below, int32_t clock) {
-  tia_end_line(tia);
-  if (tia.stale_masks) {  // the line end did change the picture
-    tia.drawn_clock += kHblankClocks;
+SEED_HD SEED_FORCE_INLINE uint8_t* tia_row(const Tia& tia, uint8_t* pixels) {
+  if (pixels == nullptr) return nullptr;
+  const uint32_t row = static_cast<uint32_t>(tia.line_clock - tia.window_start_clock) / kClocksPerLine;
+  return row >= static_cast<uint32_t>(tia.num_rows) ? nullptr : pixels + row * kScreenWidth;
+}
+
+// Draws the rest of the line. A whole line that looks like the one above is copied.
+SEED_HD inline void tia_draw_rest_of_line(Tia& tia, uint8_t* pixels) {
+  const int first_x = tia.drawn_clock - tia.line_clock - kHblankClocks;
+  if (first_x >= kScreenWidth) return;
+  uint8_t* const row = tia_row(tia, pixels);
+  if (first_x == 0 && !tia.line_differs && tia.stale_masks == 0 && tia.deferred == 0 && !tia.hmove_blank) {
+    if (row != nullptr) copy_row(row, row - kScreenWidth);  // its collisions are the same, too
     return;
   }
-  const int32_t num_lines = (clock - tia.drawn_clock) / kClocksPerLine;
-  if (row_pixels != nullptr) {
-    for (int32_t i = 1; i <= num_lines && i <= num_rows_below; ++i) copy_row(row_pixels + i * kScreenWidth, row_pixels);
-  }
-  tia.drawn_clock += num_lines * kClocksPerLine;
+  tia_draw_segment(tia, row, first_x, kScreenWidth);
 }
 
-// Draws every pixel before `clock`; `pixels` is the picture (row 0 on top) or null. A line ends when the first clock of
-// the next one is drawn, not when its own last one is: a strobe right between the two is undone by the line end.
-SEED_HD SEED_CALL inline void tia_draw_window(Tia& tia, uint8_t* pixels, int32_t clock) {
-  if (clock > tia.window_stop_clock) clock = tia.window_stop_clock;
-  while (tia.drawn_clock < clock) {
-    const int32_t row = (tia.drawn_clock - tia.window_start_clock) / kClocksPerLine;
-    const int32_t line_start = tia.window_start_clock + row * kClocksPerLine;
-    uint8_t* const row_pixels = pixels == nullptr || row >= tia.num_rows ? nullptr : pixels + row * kScreenWidth;
-    if (tia.drawn_clock == line_start) {
-      tia_end_line(tia);
-      tia.drawn_clock = line_start + kHblankClocks;  // nothing happens in horizontal blank
-      if (clock <= tia.drawn_clock) return;
+// Finishes all lines that end before `clock`. A line ends when the first clock of the next one has passed, not when its
+// own last one has: a strobe right between the two is undone by the line end.
+SEED_HD SEED_NO_INLINE void tia_finish_lines(Tia& tia, uint8_t* pixels, int32_t clock) {
+  const bool window_ends = clock > tia.window_stop_clock;
+  const int32_t stop = window_ends ? tia.window_stop_clock : clock - 1;
+  while (tia.line_clock + kClocksPerLine <= stop) {
+    int32_t num_lines = 1;
+    if (pixels == nullptr && !tia.hmove_blank && !tia.star_bug && tia_open_collisions(tia) == 0) {
+      num_lines = static_cast<int32_t>(static_cast<uint32_t>(stop - tia.line_clock) /
+                                       kClocksPerLine);  // nothing to see in any of them
+      tia_forget_passed(tia);
+      tia.line_differs = 1;
+    } else {
+      tia_draw_rest_of_line(tia, pixels);
     }
-    const bool whole_line = tia.drawn_clock == line_start + kHblankClocks && !tia.hmove_blank && !tia.star_bug;
-    const int first_x = tia.drawn_clock - line_start - kHblankClocks;
-    const int32_t until = clock < line_start + kClocksPerLine ? clock : line_start + kClocksPerLine;
-    tia_draw_segment(tia, row_pixels, first_x, until - line_start - kHblankClocks);
-    tia.drawn_clock = until;
-    if (whole_line && clock >= tia.drawn_clock + kClocksPerLine) {
-      // Nothing changes any more until `clock`, except at this line's end: then all following lines look alike.
-      tia_repeat_line(tia, row_pixels, tia.num_rows - 1 - row, clock);
+    tia.line_clock += num_lines * kClocksPerLine;
+    if (tia.line_clock == tia.window_stop_clock && window_ends) {
+      tia.drawn_clock = tia.seen_clock = kNever;
+      return;
     }
+    tia_end_line(tia);
+    tia.drawn_clock = tia.line_clock + kHblankClocks;  // nothing happens in horizontal blank
   }
+  tia.seen_clock = tia.drawn_clock;
 }
 
+// Settles what every pixel before `clock` shows.
+SEED_HD SEED_FORCE_INLINE void tia_advance(Tia& tia, uint8_t* pixels, int32_t clock) {
+  if (clock <= tia.seen_clock) return;
+  if (clock > tia.line_clock + kClocksPerLine) tia_finish_lines(tia, pixels, clock);
+  if (clock > tia.seen_clock) tia.seen_clock = clock;
+}
+
+SEED_HD SEED_NO_INLINE void tia_draw_pending(Tia& tia, uint8_t* pixels) {
+  const int32_t line_start = tia.line_clock + kHblankClocks;
+  tia_draw_segment(tia, tia_row(tia, pixels), tia.drawn_clock - line_start, tia.seen_clock - line_start);
+  tia.drawn_clock = tia.seen_clock;
+}
+
+// Draws every pixel before `clock`; `pixels` is the picture (row 0 on top) or null.
 SEED_HD SEED_FORCE_INLINE void tia_draw_until(Tia& tia, uint8_t* pixels, int32_t clock) {
-  if (clock > tia.drawn_clock) tia_draw_window(tia, pixels, clock);
+  tia_advance(tia, pixels, clock);
+  if (tia.seen_clock > tia.drawn_clock) tia_draw_pending(tia, pixels);
+}
+
+// The mask of `object` is about to change for all pixels that are not settled.
+SEED_HD SEED_FORCE_INLINE void tia_defer(Tia& tia, uint8_t* pixels, int object) {
+  if (tia.seen_clock > tia.drawn_clock) {
+    // Which priority holds depends on what is switched on.
+    if (pixels != nullptr && (tia.reg[kCTRLPF] & 6) == 6)
+      tia_draw_pending(tia, pixels);
+    else
+      tia_put_aside(tia, pixels != nullptr, object);
+  }
+  tia.stale_masks |= static_cast<uint8_t>(1 << object);
 }
 
 // --- Strobes --------------------------------------------------------------------------------------------------------
@@ -463,7 +575,8 @@ SEED_HD inline void tia_reset_player(Tia& tia, uint8_t* pixels, int player, int3
     delay |= distance < 4;
     image |= distance >= 4 && distance < 4 + width;
   }
-  if (image) tia_draw_until(tia, pixels, clock + 11);
+  if (image) tia_advance(tia, pixels, clock + 11);
+  tia_defer(tia, pixels, kP0 + player);
   tia_set_skip_first(tia, player, !delay);
   tia_set_position(tia, kP0 + player, position);
 }
@@ -481,24 +594,29 @@ SEED_HD inline void tia_reset_missile_or_ball(Tia& tia, int object, int32_t cloc
   tia_set_position(tia, object, position);
 }
 
-// Pixels (right positive) that HMOVE at line cycle `cycle` moves an object by whose motion register is `motion`.
-SEED_HD inline int hmove_pixels(int cycle, int motion) {
+// What HMOVE at a line cycle makes of the pixels (right positive) that a motion register asks for.
+struct HmoveRule {
+  int shift, least, most;
+};
+SEED_HD inline HmoveRule hmove_rule(int cycle) {
   constexpr int8_t kLateLimit[17] = {-6, -5, -5, -4, -3, -2, -2, -1, 0, 1, 1, 2, 3, 4, 4, 5, 6};            // from 4
   constexpr int8_t kEarlyShift[20] = {1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12, 12, 13, 14, 15, 15};  // from 55
-  const int nominal = -(static_cast<int8_t>(motion) >> 4);
-  if (cycle <= 3 || cycle == 75) return nominal;
-  if (cycle <= 20) return nominal > kLateLimit[cycle - 4] ? nominal : kLateLimit[cycle - 4];
-  if (cycle <= 54) return 0;
-  const int moved = nominal + 7 - kEarlyShift[cycle - 55];
-  return moved < 0 ? moved : 0;
+  constexpr int kAny = 32;
+  if (cycle <= 3 || cycle == 75) return {0, -kAny, kAny};
+  if (cycle <= 20) return {0, kLateLimit[cycle - 4], kAny};
+  if (cycle <= 54) return {0, 0, 0};
+  return {7 - kEarlyShift[cycle - 55], -kAny, 0};
 }
 
 SEED_HD inline void tia_hmove(Tia& tia, const Display& display, int32_t clock) {
   const int cycle = clock_in_line(clock) / kClocksPerCycle;
   if (display.hmove_blanks && (cycle <= 20 || cycle == 75)) tia.hmove_blank = 1;
   tia.hmove_clock = clock;
+  const HmoveRule rule = hmove_rule(cycle);
   for (int object = kP0; object <= kBL; ++object) {
-    const int moved = hmove_pixels(cycle, tia.reg[kHMP0 + object]);
+    int moved = rule.shift - (static_cast<int8_t>(tia.reg[kHMP0 + object]) >> 4);
+    if (moved < rule.least) moved = rule.least;
+    if (moved > rule.most) moved = rule.most;
     if (moved != 0) tia_set_position(tia, object, tia.position[object] + moved);
   }
   tia_set_skip_first(tia, 0, false);
@@ -555,29 +673,36 @@ SEED_HD inline void tia_update_latches_quiet(Tia& tia) {
   tia_set_quiet(tia, kGRP1, tia.delayed_GRP[0] == tia.reg[kGRP0] && !((tia.delayed_ENABL ^ tia.reg[kENABL]) & 2));
 }
 
-// What a write is about to change: draws the pixels before `clock` if it shows, and has the mask rebuilt.
+// `object` is about to change at `clock`, if the change `shows`.
 SEED_HD SEED_FORCE_INLINE void tia_change(Tia& tia, uint8_t* pixels, int32_t clock, int object, bool shows) {
-  if (shows) tia_draw_until(tia, pixels, clock);
-  tia.stale_masks |= static_cast<uint8_t>(1 << object);
+  if (!shows) {
+    tia.stale_masks |= static_cast<uint8_t>(1 << object);
+    return;
+  }
+  tia_advance(tia, pixels, clock);
+  tia_defer(tia, pixels, object);
 }
 
-SEED_HD inline void tia_write_grp(Tia& tia, uint8_t* pixels, int player, uint8_t value, int32_t clock) {
+SEED_HD SEED_FORCE_INLINE void tia_write_grp(Tia& tia, uint8_t* pixels, int player, uint8_t value, int32_t clock) {
   const int other = 1 - player;
   const bool delays_ball = player == 1 && (tia.reg[kVDELBL] & 1) && ((tia.delayed_ENABL ^ tia.reg[kENABL]) & 2);
   const bool changes = !(tia.reg[kVDELP0 + player] & 1) && tia.reg[kGRP0 + player] != value;
   const bool changes_other = (tia.reg[kVDELP0 + other] & 1) && tia.delayed_GRP[other] != tia.reg[kGRP0 + other];
-  if (changes || changes_other || delays_ball) tia_draw_until(tia, pixels, clock);
-  tia.stale_masks |=
-      static_cast<uint8_t>(changes << (kP0 + player) | changes_other << (kP0 + other) | delays_ball << kBL);
+  if (changes || changes_other || delays_ball) {
+    tia_advance(tia, pixels, clock);
+    if (changes) tia_defer(tia, pixels, kP0 + player);
+    if (changes_other) tia_defer(tia, pixels, kP0 + other);
+    if (delays_ball) tia_defer(tia, pixels, kBL);
+  }
   tia.delayed_GRP[other] = tia.reg[kGRP0 + other];
   if (player == 1) tia.delayed_ENABL = tia.reg[kENABL];
   tia.reg[kGRP0 + player] = value;
   tia_update_latches_quiet(tia);
 }
 
-// A write that changes the state. Draws what the old state showed only where the change can be seen.
-SEED_HD SEED_NO_INLINE void tia_write_change(Tia& tia, const Display& display, uint8_t* pixels, int reg, uint8_t value,
-                                             int32_t cycles) {
+// A write that changes the state.
+SEED_HD SEED_FORCE_INLINE void tia_write_change(Tia& tia, const Display& display, uint8_t* pixels, int reg,
+                                                uint8_t value, int32_t cycles) {
   const int32_t clock = clock_of(cycles);
   const int32_t shows_clock = clock + tia_write_delay_clocks(reg, cycles);
   switch (reg) {
@@ -585,21 +710,26 @@ SEED_HD SEED_NO_INLINE void tia_write_change(Tia& tia, const Display& display, u
       tia_write_vsync(tia, value, clock);
       break;
     case kVBLANK:
-      if ((tia.reg[kVBLANK] ^ value) & 2) tia_draw_until(tia, pixels, shows_clock);
+      if ((tia.reg[kVBLANK] ^ value) & 2) {
+        tia_draw_until(tia, pixels, shows_clock);
+        tia.line_differs = 1;
+      }
       if ((tia.reg[kVBLANK] & 0x80) && !(value & 0x80)) tia.dump_off_cycles = cycles;
       break;
     case kNUSIZ0:
     case kNUSIZ1: {
       const int i = reg - kNUSIZ0;
-      tia_change(tia, pixels, shows_clock, kP0 + i, player_graphics(tia, i) != 0 || missile_enabled(tia, i));
-      tia.stale_masks |= static_cast<uint8_t>(1 << (kM0 + i));
+      tia_change(tia, pixels, shows_clock, kP0 + i, player_graphics(tia, i) != 0);
+      tia_change(tia, pixels, shows_clock, kM0 + i, missile_enabled(tia, i));
       tia_set_skip_first(tia, i, false);
       break;
     }
     case kCOLUP0:
     case kCOLUP1: {
       const int i = reg - kCOLUP0;
-      if (pixels != nullptr && (player_graphics(tia, i) != 0 || missile_enabled(tia, i) || (tia.reg[kCTRLPF] & 2))) {
+      const int objects = 1 << (kP0 + i) | 1 << (kM0 + i);
+      if (pixels != nullptr && (player_graphics(tia, i) != 0 || missile_enabled(tia, i) || (tia.reg[kCTRLPF] & 2) ||
+                                (tia.deferred & objects))) {
         tia_draw_until(tia, pixels, shows_clock);
       }
       tia_paint(tia, display, reg, value);
@@ -611,9 +741,17 @@ SEED_HD SEED_NO_INLINE void tia_write_change(Tia& tia, const Display& display, u
       tia_paint(tia, display, reg, value);
       break;
     case kCTRLPF:
-      tia_change(tia, pixels, shows_clock, kBL, true);
+      tia_advance(tia, pixels, shows_clock);
+      if ((tia.reg[kCTRLPF] ^ value) & 6) {  // priority, score
+        if (pixels != nullptr) tia_draw_until(tia, pixels, shows_clock);
+        tia.line_differs = 1;
+      }
+      tia_defer(tia, pixels, kBL);
+      if (clock_in_line(clock) < 147 && tia.reflect_pf != (value & 1)) {
+        tia_defer(tia, pixels, kPF);
+        tia.reflect_pf = value & 1;
+      }
       tia.reg[kCTRLPF] = value;
-      if (clock_in_line(clock) < 147) tia_latch_reflect(tia);
       tia_set_quiet(tia, kCTRLPF, tia.reflect_pf == (value & 1));
       break;
     case kREFP0:
@@ -627,7 +765,7 @@ SEED_HD SEED_NO_INLINE void tia_write_change(Tia& tia, const Display& display, u
       break;
     case kRESP0:
     case kRESP1:
-      tia_draw_until(tia, pixels, shows_clock);
+      tia_advance(tia, pixels, shows_clock);
       tia_reset_player(tia, pixels, reg - kRESP0, clock);
       break;
     case kRESM0:
@@ -683,6 +821,7 @@ SEED_HD SEED_NO_INLINE void tia_write_change(Tia& tia, const Display& display, u
     case kCXCLR:
       tia_draw_until(tia, pixels, shows_clock);
       tia.collisions = 0;
+      tia.line_differs = 1;
       break;
     default:  // motion registers
       break;
@@ -690,18 +829,33 @@ SEED_HD SEED_NO_INLINE void tia_write_change(Tia& tia, const Display& display, u
   if (!(kStrobes >> reg & 1)) tia.reg[reg] = value;
 }
 
-// The part of a write that needs no drawing. Returns whether that was all: most writes change nothing.
+// The same as a function for each register.
+template <int kReg>
+SEED_HD SEED_NO_INLINE void tia_change_register(Tia& tia, const Display& display, uint8_t* pixels, uint8_t value,
+                                                int32_t cycles) {
+  tia_write_change(tia, display, pixels, kReg, value, cycles);
+}
+SEED_HD SEED_NO_INLINE void tia_change_any_register(Tia& tia, const Display& display, uint8_t* pixels, int reg,
+                                                    uint8_t value, int32_t cycles) {
+  tia_write_change(tia, display, pixels, reg, value, cycles);
+}
+
+// Whether writing `value` to register `reg` (address & 3F) may change anything. Most writes do not.
+SEED_HD SEED_FORCE_INLINE bool tia_write_counts(const Tia& tia, int reg, uint8_t value) {
+  return (reg < kNumTiaRegisters && ((tia.reg[reg] ^ value) & significant_bits(reg)) != 0) || !(tia.quiet >> reg & 1);
+}
+
+// The part of a write that needs no drawing. Returns whether that was all.
 SEED_HD SEED_FORCE_INLINE bool tia_write_quiet(Tia& tia, int reg, uint8_t value, int32_t cycles) {
   tia.accessed_clock = clock_of(cycles);
   if (cycles >= tia.limit_cycles) tia.frame_done = 1;
-  const bool same = reg >= kNumTiaRegisters || ((tia.reg[reg] ^ value) & significant_bits(reg)) == 0;
-  return same && (tia.quiet >> reg & 1);
+  return !tia_write_counts(tia, reg, value);
 }
 
-// Writes `value` to TIA register `reg` (address & 3F). WSYNC is the CPU's affair.
+// Writes `value` to TIA register `reg`. WSYNC is the CPU's affair.
 SEED_HD SEED_FORCE_INLINE void tia_write(Tia& tia, const Display& display, uint8_t* pixels, int reg, uint8_t value,
                                          int32_t cycles) {
-  if (!tia_write_quiet(tia, reg, value, cycles)) tia_write_change(tia, display, pixels, reg, value, cycles);
+  if (!tia_write_quiet(tia, reg, value, cycles)) tia_change_any_register(tia, display, pixels, reg, value, cycles);
 }
 
 // --- Register reads -------------------------------------------------------------------------------------------------

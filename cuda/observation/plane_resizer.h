@@ -25,7 +25,6 @@
 #include <immintrin.h>
 #define SEED_HAVE_AVX2_PATH 1
 #define SEED_AVX2 __attribute__((target("avx2")))
-#define SEED_UNROLL _Pragma("GCC unroll 8")
 #else
 #define SEED_HAVE_AVX2_PATH 0
 #endif

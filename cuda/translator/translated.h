@@ -16,9 +16,9 @@
 namespace seed {
 namespace {
 
-// An instruction takes two cycles or more, so a frame that has taken fewer than this has not reached the instruction
-// limit. One that lasts longer is taken back and interpreted, which counts.
-constexpr int32_t kFirstUncountedCycle = 2 * kMaxInstructionsPerFrame;
+// A frame that reaches the line limit is taken back and interpreted: only the interpreter looks at the limit at each
+// write. As an instruction takes two cycles or more, the instruction limit is further away still.
+static_assert(kMaxInstructionsPerFrame * 2 > (kMaxLinesPal + 1) * kCyclesPerLine, "no count of instructions");
 
 // Where the byte at `address` is in the image now (cartridge_offset for a known type).
 SEED_FORCE_INLINE uint32_t rom_location(const Console& console, uint32_t address) {
@@ -68,6 +68,9 @@ SEED_FORCE_INLINE uint8_t read_anywhere(Bus& bus, uint16_t address, int32_t cycl
     return bus.rom.bytes[rom_location(bus.console, address)];
   }
   if (is_ram_address(address)) return bus.console.riot.ram[address & 0x7f];
+  if (is_tia_address(address)) {
+    return tia_read(bus.console.tia, bus.pixels, bus.inputs, address, last_on_bus, cycles, bus.console.carry_cycles);
+  }
   return read_slowly(bus, address, cycles, last_on_bus);
 }
 
@@ -88,47 +91,53 @@ SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x
 
 // ---- The function ---------------------------------------------------------------------------------------------------
 
-#define SEED_TRANSLATED_BEGIN                                                                                      \
-  namespace seed {                                                                                                 \
-  namespace {                                                                                                      \
-  bool run_translated(Bus& bus) {                                                                                  \
-    Console& console = bus.console;                                                                                \
-    Tia& tia = console.tia;                                                                                        \
-    Riot& riot = console.riot;                                                                                     \
-    uint8_t* const ram = riot.ram;                                                                                 \
-    const uint8_t* const rom_bytes = bus.rom.bytes;                                                                \
-    const int32_t last_cycle_of_picture = kCyclesPerLine * ((bus.display.pal ? kMaxLinesPal : kMaxLinesNtsc) + 1); \
-    Mos6502 cpu = console.cpu;                                                                                     \
-    uint8_t &a = cpu.A, &x = cpu.X, &y = cpu.Y, &sp = cpu.SP, &c = cpu.C, &v = cpu.V;                              \
-    uint16_t& nz = cpu.nz;                                                                                         \
-    int32_t t = console.cycles;                                                                                    \
-    uint32_t pc = cpu.PC, pc_base = pc & ~SEED_ROM_MASK & 0xffff;                                                  \
-    uint16_t pointer = 0;                                                                                          \
-    (void)rom_bytes, (void)pointer, (void)last_cycle_of_picture, (void)pc_base;                                    \
+#define SEED_TRANSLATED_BEGIN                                                         \
+  namespace seed {                                                                    \
+  namespace {                                                                         \
+  bool run_translated(Bus& bus) {                                                     \
+    Console& console = bus.console;                                                   \
+    Tia& tia = console.tia;                                                           \
+    Riot& riot = console.riot;                                                        \
+    uint8_t* const ram = riot.ram;                                                    \
+    const uint8_t* const rom_bytes = bus.rom.bytes;                                   \
+    const int32_t limit = tia.limit_cycles;                                           \
+    Mos6502 cpu = console.cpu;                                                        \
+    uint8_t &a = cpu.A, &x = cpu.X, &y = cpu.Y, &sp = cpu.SP, &c = cpu.C, &v = cpu.V; \
+    uint16_t& nz = cpu.nz;                                                            \
+    int32_t t = console.cycles;                                                       \
+    uint32_t pc = cpu.PC, pc_base = pc & ~SEED_ROM_MASK & 0xffff;                     \
+    uint16_t pointer = 0;                                                             \
+    (void)rom_bytes, (void)pointer, (void)limit, (void)pc_base;                       \
     goto dispatch;
 
 // Goes to the translated code of `pc`, or executes instructions until there is some.
 #define SEED_DISPATCH_BEGIN                                                                  \
   dispatch:                                                                                  \
   pc &= 0xffff;                                                                              \
-  if (t >= kFirstUncountedCycle) return false;                                               \
+  if (t >= limit) return false;                                                              \
   pc_base = pc & ~SEED_ROM_MASK & 0xffff;                                                    \
   if (!(pc & 0x1000) || (SEED_ROM_HAS_ONE_BASE && pc_base != SEED_ROM_BASE)) goto interpret; \
   switch (kEntries[rom_location(console, pc)]) {
-#define SEED_DISPATCH_END               \
-  default:                              \
-    break;                              \
-    }                                   \
-  interpret:                            \
-    cpu.PC = static_cast<uint16_t>(pc); \
-    console.cpu = cpu;                  \
-    console.cycles = t;                 \
-    interpret_instruction(bus);         \
-    cpu = console.cpu;                  \
-    t = console.cycles;                 \
-    pc = cpu.PC;                        \
-    if (cpu.frozen) return false;       \
-    if (tia.frame_done) goto frame_end; \
+#define SEED_DISPATCH_END                                   \
+  default:                                                  \
+    break;                                                  \
+    }                                                       \
+  interpret:                                                \
+    cpu.PC = static_cast<uint16_t>(pc);                     \
+    if (!(pc & 0x1000)) {                                   \
+      const int32_t cycles = cpu_run_ram_code(bus, cpu, t); \
+      pc = cpu.PC;                                          \
+      t += cycles;                                          \
+      if (cycles != 0) goto dispatch;                       \
+    }                                                       \
+    console.cpu = cpu;                                      \
+    console.cycles = t;                                     \
+    interpret_instruction(bus);                             \
+    cpu = console.cpu;                                      \
+    t = console.cycles;                                     \
+    pc = cpu.PC;                                            \
+    if (cpu.frozen) return false;                           \
+    if (tia.frame_done) goto frame_end;                     \
     goto dispatch;
 
 #define SEED_TRANSLATED_END                                                                         \
@@ -137,7 +146,7 @@ SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x
   cpu.bus = console.cpu.bus;                                                                        \
   console.cpu = cpu;                                                                                \
   console.cycles = t;                                                                               \
-  return t < kFirstUncountedCycle;                                                                  \
+  return t < limit;                                                                                 \
   }                                                                                                 \
   }                                                                                                 \
   }                                                                                                 \
@@ -169,7 +178,7 @@ SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x
     goto interpret;          \
   } while (0)
 #define CHECK_CYCLES(target) \
-  if (__builtin_expect(t >= kFirstUncountedCycle, 0)) return false
+  if (__builtin_expect(t >= limit, 0)) return false
 #define END_FRAME_AT(target) \
   do {                       \
     pc = (target);           \
@@ -209,45 +218,56 @@ SEED_FORCE_INLINE bool stack_is_ram(uint8_t sp, int num_pulls) { return sp >= 0x
                                   READ((((address) + x) & 0xff) + 1, t, address) << 8)
 #define POINTER_HIGH static_cast<uint8_t>(pointer >> 8)
 
-#define WRITE(address, value, offset)                                         \
-  do {                                                                        \
-    const uint16_t write_address = static_cast<uint16_t>(address);            \
-    if (is_ram_address(write_address)) {                                      \
-      ram[write_address & 0x7f] = (value);                                    \
-    } else {                                                                  \
-      t = write_slowly(bus, write_address, value, t, false);                  \
-      if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset)); \
-    }                                                                         \
+// To any address. Most go to the RAM or the TIA.
+#define WRITE(address, value, offset)                                                            \
+  do {                                                                                           \
+    const uint16_t write_address = static_cast<uint16_t>(address);                               \
+    const uint8_t written = (value);                                                             \
+    if (is_ram_address(write_address)) {                                                         \
+      ram[write_address & 0x7f] = written;                                                       \
+    } else if (is_tia_address(write_address) && (write_address & 0x3f) != kWSYNC) {              \
+      if (tia_write_counts(tia, write_address & 0x3f, written)) {                                \
+        tia.accessed_clock = clock_of(t);                                                        \
+        tia_change_any_register(tia, bus.display, bus.pixels, write_address & 0x3f, written, t); \
+        if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset));                  \
+      }                                                                                          \
+    } else {                                                                                     \
+      t = write_slowly(bus, write_address, written, t, false);                                   \
+      if (__builtin_expect(tia.frame_done, 0)) END_FRAME_AT(BASE + (offset));                    \
+    }                                                                                            \
   } while (0)
 
-#define TIA_WRITE(reg, value, elapsed, offset)                          \
-  do {                                                                  \
-    tia_write(tia, bus.display, bus.pixels, reg, value, t + (elapsed)); \
-    if (__builtin_expect(tia.frame_done, 0)) {                          \
-      t += (elapsed);                                                   \
-      END_FRAME_AT(BASE + (offset));                                    \
-    }                                                                   \
+// To a TIA register that is known: only a write to VSYNC can end the frame.
+#define TIA_WRITE(reg, value, elapsed, offset)                                      \
+  do {                                                                              \
+    if (tia_write_counts(tia, reg, value)) {                                        \
+      if (reg == kVSYNC) tia.accessed_clock = clock_of(t + (elapsed));              \
+      tia_change_register<reg>(tia, bus.display, bus.pixels, value, t + (elapsed)); \
+      if (reg == kVSYNC && __builtin_expect(tia.frame_done, 0)) {                   \
+        t += (elapsed);                                                             \
+        END_FRAME_AT(BASE + (offset));                                              \
+      }                                                                             \
+    }                                                                               \
   } while (0)
 
-#define WSYNC(value, offset)                                                                  \
-  do {                                                                                        \
-    (void)(value);                                                                            \
-    const bool too_late = t >= last_cycle_of_picture;                                         \
-    if (__builtin_expect(too_late, 0)) tia_write(tia, bus.display, bus.pixels, kWSYNC, 0, t); \
-    t += cycles_to_line_end(t);                                                               \
-    if (__builtin_expect(too_late, 0)) END_FRAME_AT(BASE + (offset));                         \
-  } while (0)
+#define WSYNC(value, offset) t += cycles_to_line_end(t)
 
 // ---- Stack ----------------------------------------------------------------------------------------------------------
 
-#define PUSH(value, after_write)                                                      \
-  do {                                                                                \
-    if (__builtin_expect(sp >= 0x80, 1)) {                                            \
-      ram[sp & 0x7f] = static_cast<uint8_t>(value);                                   \
-    } else {                                                                          \
-      t = write_slowly(bus, 0x100 + sp, static_cast<uint8_t>(value), t, after_write); \
-    }                                                                                 \
-    --sp;                                                                             \
+#define PUSH(value, after_write)                                                     \
+  do {                                                                               \
+    const uint8_t pushed = static_cast<uint8_t>(value);                              \
+    if (__builtin_expect(sp >= 0x80, 1)) {                                           \
+      ram[sp & 0x7f] = pushed;                                                       \
+    } else if ((sp & 0x3f) != kWSYNC) {                                              \
+      if (tia_write_counts(tia, sp & 0x3f, pushed)) {                                \
+        tia.accessed_clock = clock_of(t);                                            \
+        tia_change_any_register(tia, bus.display, bus.pixels, sp & 0x3f, pushed, t); \
+      }                                                                              \
+    } else {                                                                         \
+      t = write_slowly(bus, 0x100 + sp, pushed, t, after_write);                     \
+    }                                                                                \
+    --sp;                                                                            \
   } while (0)
 
 // JSR: pushes the address of its last byte.

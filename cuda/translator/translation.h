@@ -9,7 +9,7 @@ namespace seed {
 struct Bus;
 
 // Raised when translated.h and the console's code no longer fit libraries built before.
-constexpr int32_t kTranslationVersion = 2;
+constexpr int32_t kTranslationVersion = 3;
 
 // What a library of translated code exports: `const Translation* seed_translation(void)`.
 struct Translation {

@@ -24,6 +24,7 @@ from types import ModuleType
 import numpy as np
 
 from seed_hpc import _native
+from seed_hpc._native import instruction_set as instruction_set
 from seed_hpc.envs import roms
 from seed_hpc.envs.games import GameInfo, find_game
 from seed_hpc.envs.roms import read_rom_file
@@ -70,16 +71,6 @@ def compiler() -> str:
     raise MissingDependencyError(
         "no C++ compiler was found: install g++, or run without translation (same results, slower)"
     )
-
-
-@functools.cache
-def instruction_set() -> str:
-    """The x86-64 level that this processor can run, or an empty string: the compiler's default."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text().split("flags", 1)[1].split("\n", 1)[0].split()
-    except (OSError, IndexError):
-        return ""
-    return "x86-64-v3" if {"avx2", "bmi1", "bmi2", "fma", "movbe", "f16c"} <= set(flags) else ""
 
 
 @functools.cache
