@@ -411,12 +411,15 @@ def _tool(name: str) -> str | None:
 
 
 def _demangle(names: list[str]) -> list[str]:
+    """Names without namespaces and parameters: "write_stacks<unsigned int>"; as they are where there is no c++filt."""
     tool = shutil.which("c++filt")
     if tool is None or not names:
         return names
-    done = subprocess.run([tool], input="\n".join(names), capture_output=True, text=True, check=False)
+    done = subprocess.run([tool, "--no-params"], input="\n".join(names), capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
-    return lines if done.returncode == 0 and len(lines) == len(names) else names
+    if done.returncode != 0 or len(lines) != len(names):
+        return names
+    return [re.sub(r"^(void )?(seed::|\(anonymous namespace\)::)*", "", line) for line in lines]
 
 
 def _output(command: list[str]) -> str:
