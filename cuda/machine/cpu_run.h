@@ -9,13 +9,9 @@
 
 #include "machine/cpu_step.h"
 #include "machine/program.h"
+#include "machine/switches.h"
 
 namespace seed {
-
-// Loops that only wait are taken in one go. Off: every round is executed; results are the same.
-#if !defined(SEED_SKIP_WAITING_LOOPS)
-#define SEED_SKIP_WAITING_LOOPS 1
-#endif
 
 // Cycles since the start of the frame in the low bits, instructions of this frame call above.
 using CycleCount = uint64_t;

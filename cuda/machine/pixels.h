@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "machine/switches.h"
 #include "portability.h"
 
 #if !defined(__CUDACC__) && !defined(SEED_DEVICE_CODE) && defined(__x86_64__) && defined(__GNUC__)
@@ -362,7 +363,9 @@ SEED_TARGET_AVX2 SEED_NO_INLINE void draw_masks_by_32(uint8_t* row, int first_x,
              _mm256_loadu_si256(reinterpret_cast<const __m256i*>(masks.player1)), colours);
 }
 
-SEED_FORCE_INLINE bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"); }
+SEED_FORCE_INLINE bool has_avx2() {
+  return SEED_USE_AVX2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+}
 
 #endif
 

@@ -489,7 +489,8 @@ SEED_HD inline void tia_draw_rest_of_line(Tia& tia, uint8_t* pixels) {
   const int first_x = tia.drawn_clock - tia.line_clock - kHblankClocks;
   if (first_x >= kScreenWidth) return;
   uint8_t* const row = tia_row(tia, pixels);
-  if (first_x == 0 && !tia.line_differs && tia.stale_masks == 0 && tia.deferred == 0 && !tia.hmove_blank) {
+  const bool same = first_x == 0 && !tia.line_differs && (tia.stale_masks | tia.deferred | tia.hmove_blank) == 0;
+  if (SEED_COPY_EQUAL_LINES && same) {
     if (row != nullptr) copy_row(row, row - kScreenWidth);  // its collisions are the same, too
     return;
   }
@@ -503,9 +504,9 @@ SEED_HD SEED_NO_INLINE void tia_finish_lines(Tia& tia, uint8_t* pixels, int32_t 
   const int32_t stop = window_ends ? tia.window_stop_clock : clock - 1;
   while (tia.line_clock + kClocksPerLine <= stop) {
     int32_t num_lines = 1;
-    if (pixels == nullptr && !tia.hmove_blank && !tia.star_bug && tia_open_collisions(tia) == 0) {
-      num_lines = static_cast<int32_t>(static_cast<uint32_t>(stop - tia.line_clock) /
-                                       kClocksPerLine);  // nothing to see in any of them
+    const bool unseen = pixels == nullptr && !tia.hmove_blank && !tia.star_bug && tia_open_collisions(tia) == 0;
+    if (SEED_SKIP_UNSEEN_LINES && unseen) {
+      num_lines = static_cast<int32_t>(static_cast<uint32_t>(stop - tia.line_clock) / kClocksPerLine);
       tia_forget_passed(tia);
       tia.line_differs = 1;
     } else {
@@ -544,11 +545,13 @@ SEED_HD SEED_FORCE_INLINE void tia_draw_until(Tia& tia, uint8_t* pixels, int32_t
 // The mask of `object` is about to change for all pixels that are not settled.
 SEED_HD SEED_FORCE_INLINE void tia_defer(Tia& tia, uint8_t* pixels, int object) {
   if (tia.seen_clock > tia.drawn_clock) {
-    // Which priority holds depends on what is switched on.
-    if (pixels != nullptr && (tia.reg[kCTRLPF] & 6) == 6)
+    // With score and priority, what is in front depends on what is switched on.
+    const bool draw = !SEED_PUT_SHAPES_ASIDE || (pixels != nullptr && (tia.reg[kCTRLPF] & 6) == 6);
+    if (draw) {
       tia_draw_pending(tia, pixels);
-    else
+    } else {
       tia_put_aside(tia, pixels != nullptr, object);
+    }
   }
   tia.stale_masks |= static_cast<uint8_t>(1 << object);
 }
@@ -842,7 +845,9 @@ SEED_HD SEED_NO_INLINE void tia_change_any_register(Tia& tia, const Display& dis
 
 // Whether writing `value` to register `reg` (address & 3F) may change anything. Most writes do not.
 SEED_HD SEED_FORCE_INLINE bool tia_write_counts(const Tia& tia, int reg, uint8_t value) {
-  return (reg < kNumTiaRegisters && ((tia.reg[reg] ^ value) & significant_bits(reg)) != 0) || !(tia.quiet >> reg & 1);
+  if (reg >= kNumTiaRegisters) return false;
+  if (!SEED_SKIP_QUIET_WRITES) return true;
+  return ((tia.reg[reg] ^ value) & significant_bits(reg)) != 0 || !(tia.quiet >> reg & 1);
 }
 
 // The part of a write that needs no drawing. Returns whether that was all.
