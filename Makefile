@@ -35,7 +35,8 @@ ARCHS ?= 80 90
 MACHINE := registers for a lane's machine before room for more lanes (docs/cuda.md)
 kernels: setup  ## compile the CUDA library, a folder for each of ARCHS="80 90"
 	$(BIN)/python -m seed_hpc.cli kernels build --backend cuda --arch $(ARCHS) --output build/cuda \
-	  --allow "run_frames=$(MACHINE)" "next_frames=$(MACHINE)" "reset_lanes=$(MACHINE)"
+	  --allow "begin_steps=$(MACHINE)" \
+	  "run_frames=$(MACHINE)" "next_frames=$(MACHINE)" "reset_lanes=$(MACHINE)"
 
 PARITY ?= --lanes 64 --steps 500
 parity-kernels: setup-dev  ## the CUDA pool's kernels on the host against the CPU, all games (an hour; PARITY="--lanes 8 --steps 50 --sanitize")
