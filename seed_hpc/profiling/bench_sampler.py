@@ -92,7 +92,7 @@ def measure(
     Returns:
         Ratios with / without of each pair, their minimum, median and maximum and the same as overhead in percent, of
         elapsed time (`ratio`, `overhead_pct`) and of CPU time (`cpu_ratio`, `cpu_overhead_pct`); CPU time of a reading;
-        the sampler thread's CPU time in the runs, in percent of the time sampled (`thread_cpu_pct`).
+        the sampler thread's CPU time while the loop ran, in percent of that time (`thread_cpu_pct`).
     """
     iterations = _iterations(iteration, seconds, clock)
     ratios: list[float] = []
@@ -107,11 +107,13 @@ def measure(
                     times[False] = _time(iteration, iterations, clock, cpu_clock)
                     continue
                 folder = Path(scratch) / str(pair)
-                with Sampler(folder, hz=hz):
+                with Sampler(folder, hz=hz) as sampler:
+                    thread_began_s = sampler.cpu_seconds()
                     times[True] = _time(iteration, iterations, clock, cpu_clock)
+                    thread_cpu_s += sampler.cpu_seconds() - thread_began_s
+                    sampled_s += times[True][0]
                 info = read_samples(folder).info
                 readings, missed, backend = readings + info["readings"], missed + info["missed"], info["backend"]
-                thread_cpu_s, sampled_s = thread_cpu_s + info["cpu_s"], sampled_s + info["ended_s"] - info["started_s"]
             ratios.append(times[True][0] / times[False][0])
             cpu_ratios.append(times[True][1] / times[False][1])
         cpu_ms = _cpu_ms_per_reading(Path(scratch) / "cpu")

@@ -109,6 +109,12 @@ class Sampler:
         self._thread.start()
         self._ready.wait(10.0)
 
+    def cpu_seconds(self) -> float:
+        """Returns the CPU time that the thread has used so far; 0 where it does not run."""
+        if self._thread is None or self._thread.ident is None or not self._thread.is_alive():
+            return 0.0
+        return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
+
     def stop(self) -> None:
         """Takes a last reading, writes everything and ends the thread; a second call does nothing."""
         self._stop.set()

@@ -21,6 +21,11 @@ class FakeSampler:
 
     def __enter__(self):
         FakeSampler.on = True
+        return self
+
+    def cpu_seconds(self):
+        """4 % of an iteration's 11 ms each, and start-up that must not count."""
+        return 1.0 + 0.04 * 0.011 * sum(FakeSampler.log)
 
     def __exit__(self, *exception):
         FakeSampler.on = False
@@ -36,8 +41,7 @@ def fake(monkeypatch):
         now[0] += 0.011 if FakeSampler.on else 0.010
         FakeSampler.log.append(FakeSampler.on)
 
-    info = {"readings": 10, "missed": 0, "backend": "host", "cpu_s": 0.004, "started_s": 5.0, "ended_s": 6.0}
-    samples = sampler.Samples(info, None, None)
+    samples = sampler.Samples({"readings": 10, "missed": 0, "backend": "host"}, None, None)
     monkeypatch.setattr(bench_sampler, "Sampler", FakeSampler)
     monkeypatch.setattr(bench_sampler, "read_samples", lambda folder: samples)
     monkeypatch.setattr(bench_sampler, "_cpu_ms_per_reading", lambda folder: 0.5)
@@ -51,7 +55,7 @@ def test_runs_are_interleaved_and_compared_in_pairs(fake):
     assert result["ratios"] == pytest.approx([1.1] * 4)
     assert result["overhead_pct"]["median"] == pytest.approx(10.0)
     assert (result["readings"], result["backend"]) == (40, "host")
-    assert result["thread_cpu_pct"] == pytest.approx(0.4)
+    assert result["thread_cpu_pct"] == pytest.approx(4.0)
     order = [FakeSampler.log[-80:][start] for start in range(0, 80, 10)]
     assert order == [True, False, False, True, True, False, False, True]
 
@@ -77,9 +81,9 @@ def test_the_real_sampler_and_workload(tmp_path):
     output = tmp_path / "sampler.json"
     assert bench_sampler.run(options(seconds=0.3, json=output)) == 0
     result = json.loads(output.read_text())
-    assert result["readings"] >= 3
+    assert result["readings"] >= 2  # the first and the last
     assert 0.0 < result["cpu_ms_per_reading"] < 50.0
-    assert 0.0 < result["thread_cpu_pct"] < 50.0
+    assert 0.0 <= result["thread_cpu_pct"] < 50.0
 
 
 @pytest.mark.parametrize("changes", [{"pairs": 0}, {"seconds": 0.0}, {"seconds": float("nan")}, {"hz": 0.0}])
