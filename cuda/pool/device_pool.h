@@ -25,7 +25,7 @@ namespace seed {
 
 // Threads of a block, and blocks that a multiprocessor must be able to hold: what the assembler may use registers for.
 // A block of lanes is one warp, so that few lanes spread over many multiprocessors: 16,384 lanes are four warps on each
-// of an H200's 132. There, registers are worth more than room for further warps; with these bounds nothing spills.
+// of an H200's 132. There, registers are worth more than room for further warps (docs/cuda.md tells what spills).
 constexpr int kLaneThreads = 32, kStepBlocks = 8, kResetBlocks = 8;
 constexpr int kPixelThreads = 256, kPixelBlocks = 4;
 

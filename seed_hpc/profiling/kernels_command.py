@@ -477,7 +477,7 @@ def show_records(records: Sequence[Mapping[str, Any]]) -> None:
 
 def _kernel_table(kernels: Sequence[Mapping[str, Any]]) -> Table:
     table = Table()
-    table.add_column("kernel", overflow="fold")
+    table.add_column("kernel", overflow="fold", min_width=20)
     for name in ("registers", "spills B", "shared B", "local B", "block", "occupancy"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("limited by", no_wrap=True)
