@@ -14,6 +14,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -278,7 +279,7 @@ SEED_AVX2 inline void PlaneResizer::sum_rows(const uint8_t* first, const uint8_t
                                              uint16_t* column_sums) const {
   const int width = plan_.source_width, begin = plan_.row_first[y];
   const int num_rows = kRows != 0 ? kRows : plan_.row_first[y + 1] - begin;
-  const ptrdiff_t second_offset = second - first;
+  const std::ptrdiff_t second_offset = second - first;
   const uint8_t* rows[kMaxRowTaps] = {};
   __m256i weights[kMaxRowTaps] = {};
   SEED_UNROLL
