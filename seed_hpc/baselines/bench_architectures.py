@@ -183,7 +183,8 @@ def run_closed_loop(experiment: Experiment, seconds: float) -> Run:
 
 def run_conventional(architecture: str, experiment: Experiment, num_actors: int, seconds: float) -> Run:
     """Trains with actor processes; see `seed_hpc.baselines.conventional`."""
-    from seed_hpc.baselines.conventional import CPU, SOURCES, AlePyEnvironments, Handover, make_agent
+    from seed_hpc.baselines.conventional import CPU, SOURCES, AlePyEnvironments, Handover
+    from seed_hpc.training.environments import make_agent
     from seed_hpc.training.learner import Learner
     from seed_hpc.training.statistics import Statistics
 
@@ -191,7 +192,7 @@ def run_conventional(architecture: str, experiment: Experiment, num_actors: int,
         torch.set_num_threads(experiment.training.num_threads)
     torch.manual_seed(experiment.training.seed)
     example = AlePyEnvironments(experiment.env, 1)
-    agent = make_agent(experiment, example)
+    agent = make_agent(experiment, example, CPU)
     example.close()
     network = agent.build_network()
     learner = Learner(agent, network, experiment.optimizer, seed=experiment.training.seed, device=CPU)

@@ -23,13 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seed_hpc.agents import agent_class
-from seed_hpc.agents.agent import Agent
 from seed_hpc.agents.rollout import Rollout
 from seed_hpc.baselines.messages import Channel, join, pack, unpack
 from seed_hpc.config import EnvConfig, Experiment
 from seed_hpc.training.actor import Actor
-from seed_hpc.training.environments import is_continuous, num_actions
+from seed_hpc.training.environments import make_agent
 from seed_hpc.training.streams import Instant
 
 CPU = torch.device("cpu")
@@ -94,23 +92,10 @@ class AlePyEnvironments:
         self.envs.close()
 
 
-def make_agent(experiment: Experiment, envs: Any) -> Agent:
-    """Returns the experiment's agent for environments."""
-    return agent_class(experiment.agent.name)(
-        experiment.agent,
-        experiment.model,
-        envs.single_observation_space.shape,
-        num_actions(envs.single_action_space),
-        continuous=is_continuous(envs.single_action_space),
-        num_envs=envs.num_envs,
-        device=CPU,
-    )
-
-
 def make_actor(experiment: Experiment, envs: Any, seed: int) -> Actor:
     """Returns an actor with a network of its own."""
     torch.manual_seed(experiment.training.seed)
-    agent = make_agent(experiment, envs)
+    agent = make_agent(experiment, envs, CPU)
     return Actor(
         envs,
         agent,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from seed_hpc.distributed import launch, planner, topology
 from seed_hpc.errors import RunFailedError, UserError, nearest
+from seed_hpc.profiling.tables import write_json
 
 if TYPE_CHECKING:
     import torch
@@ -227,7 +228,7 @@ def _report(args: argparse.Namespace, found: topology.Topology, rows: list[Row])
             "rows": [asdict(row) for row in rows],
             "alpha_beta": {name: asdict(link) for name, link in fitted_links(rows).items()},
         }
-        topology.write_json(args.json, result)
+        write_json(args.json, result)
     console = Console()
     shown = " | ".join(" ".join(map(str, group)) for group in groups)
     table = Table(title=f"{len(found.devices)} ranks on {args.device}, groups {shown}")

@@ -26,6 +26,7 @@ from typing import Any
 from seed_hpc.config import Experiment, load_experiment
 from seed_hpc.distributed import planner, topology
 from seed_hpc.errors import RunFailedError, UserError
+from seed_hpc.profiling.tables import write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             "gradient_bytes": 4 * num_parameters,
             "links": {name: asdict(link) for name, link in links.items()},
         }
-        topology.write_json(args.json, result)
+        write_json(args.json, result)
     _print(experiment, measured, projected)
     return 0
 

@@ -14,7 +14,6 @@ reference, "NvLink methods", "Device queries").
 from __future__ import annotations
 
 import dataclasses
-import json
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -350,9 +349,3 @@ def gather(launch: Launch, *, device: str = "cpu", description: Path | None = No
     if speeds:
         links["nvlink"] = dataclasses.replace(links["nvlink"], bytes_per_s=min(speeds))
     return Topology(devices=tuple(devices), links=links, source="nvml" if device.startswith("cuda") else "host")
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes `value` for other programs."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

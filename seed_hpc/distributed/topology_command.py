@@ -13,6 +13,7 @@ from typing import Any
 
 from seed_hpc.distributed import launch, planner, topology
 from seed_hpc.errors import UserError
+from seed_hpc.profiling.tables import write_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +89,7 @@ def report(
         "chosen": planner.choose(costs),
     }
     if args.json:
-        topology.write_json(args.json, result)
+        write_json(args.json, result)
     print_tables(found, groups, result)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the environments of a run: the one place where training and evaluation choose their implementation."""
+"""Makes the environments of a run and the agent for them: the one place where training and evaluation choose."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from seed_hpc.config import EnvConfig
+from seed_hpc.agents import agent_class
+from seed_hpc.agents.agent import Agent
+from seed_hpc.config import EnvConfig, Experiment
 from seed_hpc.errors import UserError
 
 
@@ -55,6 +57,19 @@ def num_actions(space: Any) -> int:
 def is_continuous(space: Any) -> bool:
     """Whether actions are numbers instead of one of so many."""
     return not hasattr(space, "n")
+
+
+def make_agent(experiment: Experiment, envs: Any, device: torch.device) -> Agent:
+    """Returns the experiment's agent, made for these environments; raises UserError where the two do not fit."""
+    return agent_class(experiment.agent.name)(
+        experiment.agent,
+        experiment.model,
+        envs.single_observation_space.shape,
+        num_actions(envs.single_action_space),
+        continuous=is_continuous(envs.single_action_space),
+        num_envs=envs.num_envs,
+        device=device,
+    )
 
 
 def make_environments(config: EnvConfig, *, num_envs: int, device: torch.device, **changes: Any) -> Environments:

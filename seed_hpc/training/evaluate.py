@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seed_hpc.agents import agent_class
 from seed_hpc.agents.agent import Agent
 from seed_hpc.agents.distillation import Distillation, teacher_run
 from seed_hpc.config import Experiment
@@ -23,7 +22,7 @@ from seed_hpc.errors import UserError
 from seed_hpc.models.network import Inputs, Network
 from seed_hpc.report.statistics import bootstrap_difference, bootstrap_mean
 from seed_hpc.training.checkpoint import load_checkpoint
-from seed_hpc.training.environments import Environments, is_continuous, make_environments, num_actions
+from seed_hpc.training.environments import Environments, is_continuous, make_agent, make_environments, num_actions
 from seed_hpc.training.human_scores import SOURCE, human_normalized, human_score
 
 _WHOLE_GAMES = {"episodic_life": False}  # a score is that of a whole game
@@ -190,15 +189,7 @@ def load_policy(
 ) -> tuple[TrainedPolicy, dict[str, Any]]:
     """Returns the trained policy and the checkpoint it came from."""
     state = load_checkpoint(checkpoint, device, lazily=True)
-    agent = agent_class(experiment.agent.name)(
-        experiment.agent,
-        experiment.model,
-        envs.single_observation_space.shape,
-        num_actions(envs.single_action_space),
-        continuous=is_continuous(envs.single_action_space),
-        num_envs=envs.num_envs,
-        device=device,
-    )
+    agent = make_agent(experiment, envs, device)
     network = agent.build_network()
     network.load_state_dict(state["learner"]["network"])
     agent.load_state_dict(state["learner"]["agent"])  # how it explores where actions are drawn

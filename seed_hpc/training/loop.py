@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-from seed_hpc.agents import agent_class
 from seed_hpc.agents.rollout import Rollout
 from seed_hpc.config import Experiment
 from seed_hpc.distributed.peers import Peers
@@ -28,7 +27,7 @@ from seed_hpc.profiling.sampler import sample_run
 from seed_hpc.training.actor import Actor
 from seed_hpc.training.checkpoint import CheckpointStore, load_checkpoint, rank_file
 from seed_hpc.training.convergence import ConvergenceDetector
-from seed_hpc.training.environments import Environments, is_continuous, make_environments, num_actions
+from seed_hpc.training.environments import Environments, make_agent, make_environments
 from seed_hpc.training.learner import Learner, NonFiniteError
 from seed_hpc.training.memory_use import memory_by_owner
 from seed_hpc.training.metrics import MetricsWriter
@@ -77,15 +76,7 @@ class ClosedLoop:
         precision = Precision(options.precision, device)
         torch.manual_seed(options.seed)  # initial parameters
         self.envs = envs or make_environments(experiment.env, num_envs=experiment.env.num_envs, device=device)
-        self.agent = agent_class(experiment.agent.name)(
-            experiment.agent,
-            experiment.model,
-            self.envs.single_observation_space.shape,
-            num_actions(self.envs.single_action_space),
-            continuous=is_continuous(self.envs.single_action_space),
-            num_envs=self.envs.num_envs,
-            device=device,
-        )
+        self.agent = make_agent(experiment, self.envs, device)
         self.agent.prepare()
         network = self.agent.build_network()
         self.rollouts_ahead = options.rollouts_ahead
