@@ -2,6 +2,7 @@
 // The table of games and the single machine behind seed/game.h.
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "games/tables.h"
 #include "machine/console.h"
 #include "machine/program.h"
+#include "pool/machine_pictures.h"
 #include "pool/translations.h"
 #include "seed/game.h"
 #include "seed/translation.h"
@@ -18,14 +20,13 @@ struct seed_machine {
   int32_t game_index;
   std::vector<uint8_t> rom_bytes;
   std::vector<seed::Instruction> program;
-  std::vector<uint8_t> pictures;  // two buffers, one after the other
   seed::AtariGame game;
   seed::AtariOptions options;
   seed::AtariState state;
+  mutable seed::MachinePictures pictures;  // looking at one may draw it
 
   int64_t picture_bytes() const { return int64_t{game.display.height} * seed::kScreenWidth; }
-  seed::Screen screen() { return seed::Screen{{pictures.data(), pictures.data() + picture_bytes()}}; }
-  const uint8_t* picture() const { return pictures.data() + state.console.current_buffer * picture_bytes(); }
+  const uint8_t* picture() const { return pictures.look(state.console, game.rom); }
 };
 
 namespace seed {
@@ -111,7 +112,7 @@ uint64_t checksum(const uint8_t* bytes, size_t size_bytes) {
 }
 
 size_t snapshot_bytes(const seed_machine& machine) {
-  return sizeof(StateHeader) + sizeof(AtariState) + machine.pictures.size();
+  return sizeof(StateHeader) + sizeof(AtariState) + 2 * static_cast<size_t>(machine.picture_bytes());
 }
 
 StateHeader snapshot_header(const seed_machine& machine, bool include_rng) {
@@ -123,6 +124,21 @@ StateHeader snapshot_header(const seed_machine& machine, bool include_rng) {
   std::strncpy(header.game, kGameNames[machine.game_index], sizeof header.game - 1);
   header.size_bytes = snapshot_bytes(machine);
   return header;
+}
+
+// atari_act(), a frame at a time.
+int32_t act(seed_machine& machine, uint8_t action, float strength) {
+  AtariState& state = machine.state;
+  uint32_t reward = 0;
+  for (int32_t i = 0; i < machine.options.frame_skip; ++i) {
+    Inputs inputs;
+    if (!atari_begin_frame(state, machine.game, machine.options, action, strength, inputs)) continue;
+    machine.pictures.run_frame(state.console, machine.game.rom, [&](Screen screen) {
+      console_run_frame(state.console, machine.game.rom, machine.game.display, inputs, screen);
+    });
+    reward += static_cast<uint32_t>(atari_end_frame(state, machine.game));
+  }
+  return static_cast<int32_t>(reward);
 }
 
 // The random part of a state stays the restoring machine's own when the snapshot was saved without it.
@@ -239,20 +255,18 @@ seed_status seed_machine_create(int32_t game, const uint8_t* rom, int64_t rom_si
     rom_predecode(prepared, program.data());
     prepared.translation = translation_of(game);
     const AtariGame shared = atari_game(prepared, game, kTables);
-    std::vector<uint8_t> pictures(2 * size_t{shared.display.height} * kScreenWidth);
     const AtariOptions atari_options{options->repeat_action_probability, options->frame_skip,
                                      options->max_num_frames_per_episode,
                                      options->rng == SEED_RNG_ALE ? AtariRng::kAle : AtariRng::kCounter};
-    seed_machine* created = new seed_machine{game,   std::move(bytes), std::move(program), std::move(pictures),
-                                             shared, atari_options,    AtariState{}};
-    atari_load(created->state, created->game, created->options, static_cast<uint32_t>(options->random_seed),
-               static_cast<uint32_t>(options->env_id), options->paddle_max, created->screen());
-    const seed_status status = check_state(*created);
-    if (status != SEED_OK) {
-      delete created;
-      return status;
-    }
-    *machine = created;
+    std::unique_ptr<seed_machine> created(new seed_machine{game, std::move(bytes), std::move(program), shared,
+                                                           atari_options, AtariState{},
+                                                           MachinePictures(shared.display)});
+    created->pictures.run_many(created->state, [&](Screen screen) {
+      atari_load(created->state, created->game, created->options, static_cast<uint32_t>(options->random_seed),
+                 static_cast<uint32_t>(options->env_id), options->paddle_max, screen);
+    });
+    SEED_CHECK(check_state(*created));
+    *machine = created.release();
     return SEED_OK;
   } catch (const std::bad_alloc&) {
     return fail(SEED_OUT_OF_MEMORY, "not enough memory for a machine");
@@ -272,7 +286,8 @@ seed_status seed_machine_destroy(seed_machine* machine) {
 
 seed_status seed_machine_reset(seed_machine* machine) {
   SEED_CHECK(check_pointer(machine, "machine"));
-  atari_reset(machine->state, machine->game, machine->options, machine->screen());
+  machine->pictures.run_many(
+      machine->state, [&](Screen screen) { atari_reset(machine->state, machine->game, machine->options, screen); });
   return check_state(*machine);
 }
 
@@ -281,7 +296,7 @@ seed_status seed_machine_act(seed_machine* machine, int32_t action, float paddle
   SEED_CHECK(check_pointer(reward, "reward"));
   SEED_CHECK(check_state(*machine));
   if (!std::isfinite(paddle_strength)) return fail(SEED_INVALID_ARGUMENT, "paddle_strength must be a finite number");
-  *reward = atari_act(machine->state, machine->game, machine->options, action, paddle_strength, machine->screen());
+  *reward = act(*machine, legal_action(machine->game, action), paddle_strength);
   return SEED_OK;
 }
 
@@ -395,10 +410,15 @@ seed_status seed_machine_save(const seed_machine* machine, int32_t include_rng, 
                 static_cast<long long>(snapshot_bytes(*machine)));
   }
   uint8_t* const body = state + sizeof(StateHeader);
-  std::memcpy(body, &machine->state, sizeof machine->state);
-  std::memcpy(body + sizeof machine->state, machine->pictures.data(), machine->pictures.size());
+  AtariState settled = machine->state;  // whether or not anybody looks at pictures, equal states have equal bytes
+  tia_build_masks(settled.console.tia);
+  settled.console.tia.line_differs = 1;
+  std::memcpy(body, &settled, sizeof settled);
+  machine->pictures.draw_all(machine->game.rom);
+  const std::vector<uint8_t>& pixels = machine->pictures.pixels();
+  std::memcpy(body + sizeof machine->state, pixels.data(), pixels.size());
   StateHeader header = snapshot_header(*machine, include_rng != 0);
-  header.checksum = checksum(body, sizeof machine->state + machine->pictures.size());
+  header.checksum = checksum(body, sizeof machine->state + pixels.size());
   std::memcpy(state, &header, sizeof header);
   return SEED_OK;
 }
@@ -426,7 +446,9 @@ seed_status seed_machine_restore(seed_machine* machine, const uint8_t* state, in
   }
   const AtariState own = machine->state;
   std::memcpy(&machine->state, body, sizeof machine->state);
-  std::memcpy(machine->pictures.data(), body + sizeof machine->state, machine->pictures.size());
+  std::vector<uint8_t>& pixels = machine->pictures.pixels();
+  std::memcpy(pixels.data(), body + sizeof machine->state, pixels.size());
+  machine->pictures.replaced();
   if (header.include_rng == 0) keep_generators(machine->state, own);
   return SEED_OK;
 }

@@ -139,35 +139,40 @@ class EnvPool(Engine):
 
 
 class Machine(Engine):
-    """One machine without preprocessing: act() of ale-py's or our ALEInterface."""
+    """One machine without preprocessing: act() of ale-py's or our ALEInterface, and a look at its screen if wanted."""
 
-    def __init__(self, ale: Any, path: Path, seed: int) -> None:
+    def __init__(self, ale: Any, path: Path, seed: int, screens: bool) -> None:
         ale.setInt("random_seed", seed)
         ale.loadROM(path)
         ale.reset_game()
         self.ale = ale
         numbers = [action.value for action in ale.getMinimalActionSet()]
         self._actions: list[int] = np.random.default_rng(seed).choice(numbers, size=1024).tolist()
+        self._screen = np.empty(ale.getScreenDims(), np.uint8) if screens else None
 
     def run(self, num_rounds: int) -> int:
         """See `Engine`."""
-        ale, actions = self.ale, self._actions
-        act, game_over = ale.act, ale.game_over
+        ale, actions, screen = self.ale, self._actions, self._screen
+        act, game_over, get_screen = ale.act, ale.game_over, ale.getScreenGrayscale
         for i in range(num_rounds):
             act(actions[i & 1023])
+            if screen is not None:
+                get_screen(screen)
             if game_over():
                 ale.reset_game()
         return num_rounds
 
 
-def make_engine(name: str, game: str, num_envs: int, batch_size: int, num_threads: int, folder: Path | None) -> Engine:
-    """Makes an engine, ready to run; num_envs = 0 means one machine without preprocessing."""
+def make_engine(
+    name: str, game: str, num_envs: int, batch_size: int, num_threads: int, folder: Path | None, screens: bool = False
+) -> Engine:
+    """Makes an engine, ready to run; num_envs = 0 means one machine without preprocessing, whose `screens` are read."""
     seed = 1
     if num_envs == 0:
         from seed_hpc.envs.interface import ALEInterface
 
         interface = ALEInterface() if name == OURS else import_ale_py().ALEInterface()
-        return Machine(interface, rom_folder(folder) / f"{game}.bin", seed)
+        return Machine(interface, rom_folder(folder) / f"{game}.bin", seed, screens)
     if name == OURS:
         from seed_hpc.envs.vector import AtariVectorEnv
 
@@ -279,6 +284,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="batch sizes to try, separated by commas; 0 = all environments; each engine's best one counts (default 0)",
     )
     parser.add_argument("--raw", action="store_true", help="one machine without preprocessing: act() against act()")
+    parser.add_argument("--screens", action="store_true", help="with --raw: read the gray screen after each act()")
     parser.add_argument("--against", default="ale-py", help="ale-py, envpool, both or 'none' (default ale-py)")
     parser.add_argument("--num-threads", type=int, default=0, help="threads of every engine (default: processors)")
     parser.add_argument("--repeats", type=int, default=7, help="interleaved repeats (default 7)")
@@ -331,6 +337,8 @@ def check_arguments(args: argparse.Namespace) -> tuple[list[str], list[int], lis
             raise UserError(f"--against {name} is unknown{nearest(name, COMPETITORS)}: use {' or '.join(COMPETITORS)}")
     if args.raw and "envpool" in competitors:
         raise UserError("--raw compares act() of one machine, which EnvPool does not have: use --against ale-py")
+    if args.screens and not args.raw:
+        raise UserError("--screens goes with --raw: vector environments return their pictures anyway")
     check_repeats(args)
     if args.num_threads < 0:
         raise UserError(f"--num-threads is {args.num_threads}, it must be at least 1 (0 = processors)")
@@ -376,7 +384,7 @@ def measure_setting(
     }
     try:
         for name, size in keys:
-            engines[name, size] = make_engine(name, game, num_envs, size, num_threads, args.rom_folder)
+            engines[name, size] = make_engine(name, game, num_envs, size, num_threads, args.rom_folder, args.screens)
         measure(engines, measurements, args.repeats, args.seconds)
     finally:
         for engine in engines.values():
@@ -389,7 +397,8 @@ def measure_setting(
 
 def header(num_threads: int, args: argparse.Namespace) -> str:
     """Returns what holds for all lines, and the columns' names."""
-    what = "act() of one machine" if args.raw else f"vector environments, frame skip {FRAMESKIP}"
+    machine = "act() of one machine" + (" and its gray screen" if args.screens else "")
+    what = machine if args.raw else f"vector environments, frame skip {FRAMESKIP}"
     return (
         f"{what}; {num_threads} threads, {args.repeats} repeats of {args.seconds:g} s\n"
         f"{'game':18} {'envs':>5} {'engine':10} {'batch':>5} {'frames/s':>10} {'frames/CPU s':>13}   "
@@ -444,6 +453,7 @@ def document(
         "num_threads": num_threads,
         "repeats": args.repeats,
         "seconds": args.seconds,
+        "screens": args.screens,
         "frameskip": 1 if args.raw else FRAMESKIP,
         "native_code": not args.interpreter,
         "measurements": [asdict(measurement) for measurement in measurements],

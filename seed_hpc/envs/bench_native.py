@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     """Measures all environments of `--game`, prints a table, returns 0."""
     for given, name in (
         (args.raw, "--raw"),
+        (args.screens, "--screens"),
         (args.interpreter, "--interpreter"),
         (args.batch_sizes != "0", "--batch-sizes"),
     ):
