@@ -71,7 +71,7 @@ class PlaneResizer {
 
  private:
   static constexpr int kMaxRowTaps = 6;
-  static constexpr int kMaxTapPairs = 2;
+  static constexpr int kMaxTapPairs = 3;
   static constexpr int kWindow = 8;      // column sums in 16 bytes
   static constexpr int kGroupWidth = 4;  // target columns that one window yields at most
 
@@ -96,6 +96,7 @@ class PlaneResizer {
                           ResizeScratch& scratch) const;
   template <int kRows>
   SEED_AVX2 void sum_rows(const uint8_t* first, const uint8_t* second, int y, uint16_t* column_sums) const;
+  template <int kTapPairs>
   SEED_AVX2 void sum_columns(const uint16_t* column_sums, int32_t* sums) const;
   template <class Source>
   SEED_AVX2 void store_pixels(__m128i bytes, uint32_t ties, int x, bool may_overrun, const Source& source, int y,
@@ -114,6 +115,7 @@ class PlaneResizer {
 
   bool use_avx2_ = false;
   std::vector<GroupPair> groups_;
+  int num_tap_pairs_ = 0;             // of the widest cell
   std::vector<int16_t> row_weights_;  // integer weight of each row tap
   int total_ = 0;                     // T
   int tie_margin_ = 0;                // |2 sum - (odd) T| up to which float32 may round the other way
@@ -169,8 +171,11 @@ inline bool PlaneResizer::build_avx2() {
 
 // Cuts the target columns into groups and lays out shuffles and weights; false when a cell is too wide.
 inline bool PlaneResizer::build_groups(int p, int q) {
+  int most_taps = 1;
   for (int x = 0; x < plan_.width; ++x)
-    if (plan_.column_first[x + 1] - plan_.column_first[x] > 2 * kMaxTapPairs) return false;
+    most_taps = std::max(most_taps, plan_.column_first[x + 1] - plan_.column_first[x]);
+  num_tap_pairs_ = (most_taps + 1) / 2;
+  if (num_tap_pairs_ > kMaxTapPairs) return false;
   int half = 0;
   for (int x = 0; x < plan_.width; half ^= 1) {
     if (half == 0) groups_.emplace_back();
@@ -260,13 +265,14 @@ SEED_AVX2 inline void PlaneResizer::run_avx2(const uint8_t* first, const uint8_t
   int32_t* const sums = scratch.sums.data();
   const int height = plan_.height, width = plan_.width;
   const bool fits_16_bits = fits_16_bits_;
+  const int num_tap_pairs = num_tap_pairs_;
   for (int y = 0; y < height; ++y, target += width) {
     const int num_rows = plan_.row_first[y + 1] - plan_.row_first[y];
     num_rows == 3   ? sum_rows<3>(first, second, y, column_sums)
     : num_rows == 2 ? sum_rows<2>(first, second, y, column_sums)
     : num_rows == 4 ? sum_rows<4>(first, second, y, column_sums)
                     : sum_rows<0>(first, second, y, column_sums);
-    sum_columns(column_sums, sums);
+    num_tap_pairs <= 2 ? sum_columns<2>(column_sums, sums) : sum_columns<kMaxTapPairs>(column_sums, sums);
     const bool may_overrun = (height - 1 - y) * width >= 15;  // into later rows, which are written again
     fits_16_bits ? divide_16_bits(sums, may_overrun, source, y, target)
                  : divide_32_bits(sums, may_overrun, source, y, target);
@@ -302,6 +308,7 @@ SEED_AVX2 inline void PlaneResizer::sum_rows(const uint8_t* first, const uint8_t
 
 // Weighted sums of column sums. Each store writes four sums; those beyond a group's own are overwritten by the next
 // group (or lie in the slack), because groups ascend.
+template <int kTapPairs>
 SEED_AVX2 inline void PlaneResizer::sum_columns(const uint16_t* column_sums, int32_t* sums) const {
   const GroupPair* const end = groups_.data() + groups_.size();  // local: the stores below may alias the members
   for (const GroupPair* pair = groups_.data(); pair != end; ++pair) {
@@ -309,7 +316,7 @@ SEED_AVX2 inline void PlaneResizer::sum_columns(const uint16_t* column_sums, int
                                                reinterpret_cast<const __m128i*>(column_sums + pair->source_begin[0]));
     __m256i sum = _mm256_setzero_si256();
     SEED_UNROLL
-    for (int i = 0; i < kMaxTapPairs; ++i) {
+    for (int i = 0; i < kTapPairs; ++i) {
       const __m256i shuffle = _mm256_load_si256(reinterpret_cast<const __m256i*>(pair->shuffle[i]));
       const __m256i weights = _mm256_load_si256(reinterpret_cast<const __m256i*>(pair->weights[i]));
       sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(window, shuffle), weights));
