@@ -9,6 +9,7 @@ of threads, the same random actions and their own defaults for everything else (
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import statistics
@@ -58,6 +59,7 @@ class Ratio:
 
     game: str
     num_envs: int
+    num_threads: int
     against: str
     minimum: float
     median: float
@@ -239,6 +241,7 @@ def compare(measurements: Sequence[Measurement]) -> list[Ratio]:
             Ratio(
                 game=ours.game,
                 num_envs=ours.num_envs,
+                num_threads=ours.num_threads,
                 against=engine,
                 minimum=min(wall),
                 median=statistics.median(wall),
@@ -250,14 +253,15 @@ def compare(measurements: Sequence[Measurement]) -> list[Ratio]:
 
 
 def geometric_means(ratios: Sequence[Ratio]) -> list[dict[str, Any]]:
-    """Returns the geometric mean of the medians over the games, for each number of environments and competitor."""
-    groups: dict[tuple[int, str], list[Ratio]] = {}
+    """Returns the geometric mean of the medians over the games, for each number of environments, threads and rival."""
+    groups: dict[tuple[int, int, str], list[Ratio]] = {}
     for ratio in ratios:
-        groups.setdefault((ratio.num_envs, ratio.against), []).append(ratio)
+        groups.setdefault((ratio.num_envs, ratio.num_threads, ratio.against), []).append(ratio)
     mean: Callable[[list[float]], float] = statistics.geometric_mean
     return [
         {
             "num_envs": num_envs,
+            "num_threads": num_threads,
             "against": against,
             "games": len(group),
             "geometric_mean": mean([ratio.median for ratio in group]),
@@ -265,7 +269,7 @@ def geometric_means(ratios: Sequence[Ratio]) -> list[dict[str, Any]]:
             "worst_game": min(group, key=lambda ratio: ratio.median).game,
             "worst": min(ratio.median for ratio in group),
         }
-        for (num_envs, against), group in groups.items()
+        for (num_envs, num_threads, against), group in groups.items()
     ]
 
 
@@ -286,7 +290,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help="one machine without preprocessing: act() against act()")
     parser.add_argument("--screens", action="store_true", help="with --raw: read the gray screen after each act()")
     parser.add_argument("--against", default="ale-py", help="ale-py, envpool, both or 'none' (default ale-py)")
-    parser.add_argument("--num-threads", type=int, default=0, help="threads of every engine (default: processors)")
+    parser.add_argument(
+        "--num-threads", default="0", help="threads of every engine, separated by commas (default 0 = processors)"
+    )
     parser.add_argument("--repeats", type=int, default=7, help="interleaved repeats (default 7)")
     parser.add_argument("--seconds", type=float, default=1.0, help="about how long one repeat of an engine takes")
     parser.add_argument("--interpreter", action="store_true", help="do not use native code made from the cartridge")
@@ -300,28 +306,26 @@ def run(args: argparse.Namespace) -> int:
         from seed_hpc.envs import bench_native
 
         return bench_native.run(args)
-    games, sizes, batch_sizes, engines = check_arguments(args)
+    games, sizes, batch_sizes, threads, engines = check_arguments(args)
     if args.interpreter:
         os.environ["SEED_HPC_TRANSLATION"] = "0"
-    num_threads = args.num_threads or len(os.sched_getaffinity(0))
     measurements: list[Measurement] = []
     ratios: list[Ratio] = []
-    print(header(num_threads, args))
-    for game in games:
-        for num_envs in sizes:
-            found = measure_setting(args, game, num_envs, batch_sizes, engines, num_threads)
-            measurements += found
-            ratios += compare(found)
-            print(lines(found), flush=True)
+    print(header(args))
+    for game, num_envs, num_threads in itertools.product(games, sizes, threads):
+        found = measure_setting(args, game, num_envs, batch_sizes, engines, num_threads)
+        measurements += found
+        ratios += compare(found)
+        print(lines(found), flush=True)
     means = geometric_means(ratios)
     print(summary(means))
     if args.json is not None:
-        write_json(args.json, document(args, num_threads, measurements, ratios, means))
+        write_json(args.json, document(args, measurements, ratios, means))
     return 0
 
 
-def check_arguments(args: argparse.Namespace) -> tuple[list[str], list[int], list[int], list[str]]:
-    """Returns games, numbers of environments, batch sizes and engines.
+def check_arguments(args: argparse.Namespace) -> tuple[list[str], list[int], list[int], list[int], list[str]]:
+    """Returns games, numbers of environments, batch sizes, numbers of threads and engines.
 
     Raises:
         UserError: One of them is unknown or out of range, or a ROM image is missing.
@@ -340,9 +344,12 @@ def check_arguments(args: argparse.Namespace) -> tuple[list[str], list[int], lis
     if args.screens and not args.raw:
         raise UserError("--screens goes with --raw: vector environments return their pictures anyway")
     check_repeats(args)
-    if args.num_threads < 0:
-        raise UserError(f"--num-threads is {args.num_threads}, it must be at least 1 (0 = processors)")
-    return games, sizes, batch_sizes, [OURS, *competitors]
+    return games, sizes, batch_sizes, numbers_of_threads(args), [OURS, *competitors]
+
+
+def numbers_of_threads(args: argparse.Namespace) -> list[int]:
+    """Returns the numbers of --num-threads; 0 stands for the processors that this process may use."""
+    return [number or len(os.sched_getaffinity(0)) for number in integers("--num-threads", args.num_threads, 0)]
 
 
 def check_repeats(args: argparse.Namespace) -> None:
@@ -395,13 +402,13 @@ def measure_setting(
 # ---- Output ------------------------------------------------------------------------------------------------------
 
 
-def header(num_threads: int, args: argparse.Namespace) -> str:
+def header(args: argparse.Namespace) -> str:
     """Returns what holds for all lines, and the columns' names."""
     machine = "act() of one machine" + (" and its gray screen" if args.screens else "")
     what = machine if args.raw else f"vector environments, frame skip {FRAMESKIP}"
     return (
-        f"{what}; {num_threads} threads, {args.repeats} repeats of {args.seconds:g} s\n"
-        f"{'game':18} {'envs':>5} {'engine':10} {'batch':>5} {'frames/s':>10} {'frames/CPU s':>13}   "
+        f"{what}; {args.repeats} repeats of {args.seconds:g} s\n"
+        f"{'game':18} {'envs':>5} {'threads':>7} {'engine':10} {'batch':>5} {'frames/s':>10} {'frames/CPU s':>13}   "
         "seed-hpc is faster by (min median max)"
     )
 
@@ -413,8 +420,8 @@ def lines(measurements: Sequence[Measurement]) -> str:
     for measurement in measurements:
         cpu = statistics.median(measurement.frames_per_cpu_s)
         line = (
-            f"{measurement.game:18} {measurement.num_envs or 1:5} {measurement.engine:10} {measurement.batch_size:5} "
-            f"{measurement.median:10.0f} {cpu:13.0f}"
+            f"{measurement.game:18} {measurement.num_envs or 1:5} {measurement.num_threads:7} {measurement.engine:10} "
+            f"{measurement.batch_size:5} {measurement.median:10.0f} {cpu:13.0f}"
         )
         if ratio := ratios.pop(measurement.engine, None):
             line += f"   {ratio.minimum:6.2f} {ratio.median:6.2f} {ratio.maximum:6.2f}"
@@ -425,7 +432,8 @@ def lines(measurements: Sequence[Measurement]) -> str:
 def summary(means: Sequence[dict[str, Any]]) -> str:
     """Returns the geometric means."""
     text = [
-        f"geometric mean over {mean['games']} games, {mean['num_envs'] or 1} environments, against {mean['against']}: "
+        f"geometric mean over {mean['games']} games, {mean['num_envs'] or 1} environments, "
+        f"{mean['num_threads']} threads, against {mean['against']}: "
         f"{mean['geometric_mean']:.2f} (by CPU time {mean['cpu_geometric_mean']:.2f}); "
         f"worst {mean['worst_game']} {mean['worst']:.2f}"
         for mean in means
@@ -435,7 +443,6 @@ def summary(means: Sequence[dict[str, Any]]) -> str:
 
 def document(
     args: argparse.Namespace,
-    num_threads: int,
     measurements: Sequence[Measurement],
     ratios: Sequence[Ratio],
     means: Sequence[dict[str, Any]],
@@ -450,7 +457,6 @@ def document(
         "commit": commit(),
         "versions": found,
         "hardware": hardware("cpu"),
-        "num_threads": num_threads,
         "repeats": args.repeats,
         "seconds": args.seconds,
         "screens": args.screens,

@@ -9,7 +9,7 @@ random actions.
 from __future__ import annotations
 
 import argparse
-import os
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +29,7 @@ from seed_hpc.envs.bench_env import (
     integers,
     lines,
     measure,
+    numbers_of_threads,
 )
 from seed_hpc.envs.environment_table import find_environment
 from seed_hpc.envs.native_vector import NativeVectorEnv
@@ -82,22 +83,21 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"{name} belongs to Atari games: leave it out")
     check_repeats(args)
     games = [find_environment(name.strip()).name for name in args.games.split(",")]
-    num_threads = args.num_threads or len(os.sched_getaffinity(0))
+    sizes, threads = integers("--num-envs", args.num_envs, 1), numbers_of_threads(args)
     measurements: list[Measurement] = []
     ratios: list[Ratio] = []
-    print(f"{num_threads} threads, {args.repeats} repeats of {args.seconds:g} s; steps of environments a second")
+    print(f"{args.repeats} repeats of {args.seconds:g} s; steps of environments a second")
     print(
-        f"{'environment':18} {'envs':>5} {'engine':10} {'batch':>5} {'steps/s':>10} {'steps/CPU s':>13}   "
-        "seed-hpc is faster by (min median max)"
+        f"{'environment':18} {'envs':>5} {'threads':>7} {'engine':10} {'batch':>5} {'steps/s':>10} "
+        f"{'steps/CPU s':>13}   seed-hpc is faster by (min median max)"
     )
-    for game in games:
-        for num_envs in integers("--num-envs", args.num_envs, 1):
-            found = _measure_one(game, num_envs, num_threads, args)
-            measurements += found
-            ratios += compare(found)
-            print(lines(found), flush=True)
+    for game, num_envs, num_threads in itertools.product(games, sizes, threads):
+        found = _measure_one(game, num_envs, num_threads, args)
+        measurements += found
+        ratios += compare(found)
+        print(lines(found), flush=True)
     if args.json is not None:
-        write_json(args.json, {**document(args, num_threads, measurements, ratios, []), "frameskip": 1})
+        write_json(args.json, {**document(args, measurements, ratios, []), "frameskip": 1})
     return 0
 
 

@@ -57,12 +57,23 @@ def test_measures_all_engines_and_writes_everything_down(tmp_path, capsys):
     assert {ratio["against"] for ratio in document["ratios"]} == {"ale-py", "envpool"}
     assert document["versions"]["ale-py"]
     assert document["hardware"]["cpu"]
-    assert "geometric mean over 1 games, 4 environments, against envpool" in capsys.readouterr().out
+    assert "geometric mean over 1 games, 4 environments, 1 threads, against envpool" in capsys.readouterr().out
 
 
 def test_raw_mode_measures_single_machines(capsys):
     assert cli.main(["bench", "env", "--raw", "--repeats", "1", "--seconds", "0.02"]) == 0
     assert "act() of one machine" in capsys.readouterr().out
+    assert cli.main(["bench", "env", "--raw", "--screens", "--repeats", "1", "--seconds", "0.02"]) == 0
+    assert "act() of one machine and its gray screen" in capsys.readouterr().out
+
+
+def test_numbers_of_threads_are_compared_apart(tmp_path):
+    path = tmp_path / "bench.json"
+    command = "bench env --game pong --num-envs 4 --num-threads 1,2 --repeats 1 --seconds 0.02"
+    assert cli.main([*command.split(), "--json", str(path)]) == 0
+    document = json.loads(path.read_text())
+    assert [mean["num_threads"] for mean in document["geometric_means"]] == [1, 2]
+    assert [ratio["num_threads"] for ratio in document["ratios"]] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +84,8 @@ def test_raw_mode_measures_single_machines(capsys):
         (["--num-envs", "x"], "must be integers"),
         (["--against", "ale"], "did you mean 'ale-py'"),
         (["--raw", "--against", "envpool"], "EnvPool does not have"),
+        (["--screens"], "--screens goes with --raw"),
+        (["--num-threads", "-1"], "--num-threads is -1"),
         (["--repeats", "0"], "--repeats is 0"),
         (["--seconds", "nan"], "--seconds is nan"),
     ],
