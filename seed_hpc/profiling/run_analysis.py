@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from seed_hpc.errors import UserError
+from seed_hpc.files import write_json
 from seed_hpc.profiling import analysis, findings, nsys, torch_trace
 from seed_hpc.profiling.analysis import Ceilings
 from seed_hpc.profiling.ceilings import from_json
 from seed_hpc.profiling.nsys import Interval
 from seed_hpc.profiling.sampler import Samples, read_samples
-from seed_hpc.profiling.tables import Profile, write_json
+from seed_hpc.profiling.tables import Profile
 
 ANALYSIS_FILE = "profile/analysis.json"
 _GIB = 1 << 30

@@ -231,7 +231,7 @@ def test_a_failed_report_leaves_the_old_one(tmp_path, output, monkeypatch):
     def full_disk(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seed_hpc.report.report_command.os.replace", full_disk)
+    monkeypatch.setattr("seed_hpc.files.os.fsync", full_disk)
     assert report(run, "--output", output) == 2
     assert (output / "index.html").read_text() == before
     assert len(list(output.iterdir())) == 3
