@@ -136,6 +136,10 @@ def write_profile(directory: Path) -> None:
         "utilisation": [
             {"device": "node1", "metric": "cpu_utilisation", "unit": "%", "median": 93.0, "p90": 99.0, "max": 100.0}
         ],
+        "timeline": [
+            {"device": "node1", "metric": "cpu_utilisation", "unit": "%", "time_s": [1.0, 3.0], "values": [91.0, None]},
+            {"device": "node1 GPU 0", "metric": "power", "unit": "W", "time_s": [1.0, 3.0], "values": [310.0, 295.0]},
+        ],
         "findings": [
             {
                 "rule": "idle_device",

@@ -106,6 +106,7 @@ def run_section(run: RunRecord) -> JsonObject:
         "phases": _phases(run),
         "memory": _memory(run),
         "utilisation": (run.analysis or {}).get("utilisation", []),
+        "timeline": (run.analysis or {}).get("timeline", []),
         "analysis": _analysis(run),
         "profiles": [{key: profile.get(key) for key in PROFILE_KEYS} for profile in run.profiles],
         "gif": "episode.gif" if run.gif else None,

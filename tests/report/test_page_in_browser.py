@@ -37,8 +37,9 @@ def test_the_page_is_whole(browser, page, tmp_path, width, dark):
     drawn = browser.evaluate(
         "[...document.querySelectorAll('.plot')].map((plot) => plot.querySelectorAll('.trace').length)"
     )
-    # return twice, three diagnostics, throughput, two of architectures, two evaluations, two of memory, roofline
-    assert len(drawn) == 13
+    # return twice, three diagnostics, throughput, two of architectures, two evaluations, two of memory, utilisation and
+    # power over time, roofline
+    assert len(drawn) == 15
     assert all(drawn), f"a plot is empty: {drawn}"
     too_wide = "(plot) => plot.querySelector('svg').clientWidth > plot.clientWidth"
     assert browser.evaluate(f"[...document.querySelectorAll('.plot')].filter({too_wide}).length") == 0

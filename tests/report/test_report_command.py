@@ -130,6 +130,7 @@ def test_a_profiled_run(tmp_path, output):
     for text in ("aten::convolution", "parallel efficiency 81 %", "200 frames per joule", "75 %", "no device kernels"):
         assert text in page, text
     assert 'data-plot="roofline"' in page
+    assert page.count('data-plot="timeline"') == 2
 
 
 def test_text_of_a_run_cannot_break_the_page(tmp_path, output):

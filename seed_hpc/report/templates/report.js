@@ -128,6 +128,18 @@
       const bytes = axis("bytes", { tickformat: "~s", rangemode: "tozero" });
       return [traces, layout(axis(xTitle.time_s), bytes, { showlegend: true })];
     },
+    timeline(element) {
+      const { run, unit } = element.dataset;
+      const rows = report.runs[Number(run)].timeline.filter((row) => row.unit === unit);
+      const [timeName, scale] = unitOf(Math.max(...rows.map((row) => row.time_s[row.time_s.length - 1])));
+      const traces = rows.map((row, index) => ({
+        type: "scatter", mode: row.time_s.length < 8 ? "lines+markers" : "lines", name: row.device,
+        x: row.time_s.map((v) => v / scale), y: row.values, line: { color: seriesColour(index), width: 1.5 },
+        hovertemplate: `%{y:.3~g} ${unit}<br>%{x:.3~g} ${timeName}<extra>${row.device}</extra>`,
+      }));
+      const y = axis(unit, unit === "%" ? { range: [0, 103] } : { rangemode: "tozero" });
+      return [traces, layout(axis(`wall time, ${timeName}`), y, { showlegend: true })];
+    },
     roofline(element) {
       const { ceilings, points } = report.runs[Number(element.dataset.run)].analysis.roofline;
       const ridge = ceilings.flops / ceilings.bytes_per_s;
