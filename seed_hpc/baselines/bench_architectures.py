@@ -87,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     seeds = _seeds(args.seeds)
     check(experiment, num_actors, args.seconds)
     _make_folder(args.json.parent)
+    measured_commit = commit()  # before the measurement: a checkout may move on meanwhile
     runs: list[Run] = []
     for seed in seeds:
         training = dataclasses.replace(experiment.training, seed=seed, device="cpu")
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     Console().print(
         table(runs, f"{experiment.name}, {num_actors} actors, {args.seconds:g} s a run, {len(seeds)} seeds")
     )
-    write_json(args.json, document(args, experiment, num_actors, runs))
+    write_json(args.json, document(args, experiment, num_actors, runs, measured_commit))
     return 0
 
 
@@ -296,12 +297,14 @@ def table(runs: list[Run], title: str) -> Table:
     return result
 
 
-def document(args: argparse.Namespace, experiment: Experiment, num_actors: int, runs: list[Run]) -> dict[str, Any]:
+def document(
+    args: argparse.Namespace, experiment: Experiment, num_actors: int, runs: list[Run], measured_commit: str | None
+) -> dict[str, Any]:
     """Returns all figures with what they depend on, as plain JSON values."""
     return {
         "schema_version": 1,
         "command": command_line(),
-        "commit": commit(),
+        "commit": measured_commit,
         "versions": versions(),
         "hardware": hardware("cpu"),
         "experiment": experiment.to_dict(),

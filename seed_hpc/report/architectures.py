@@ -153,7 +153,8 @@ def _curve(curves: Sequence[Sequence[tuple[float, float]]], seconds: float | Non
     if last < first:
         return None
     time_s = np.linspace(first, last, CURVE_POINTS if last > first else 1)
-    returns = np.array([np.interp(time_s, *zip(*curve, strict=True)) for curve in curves])
+    known = [np.array(curve) for curve in curves]  # (points, 2)
+    returns = np.array([np.interp(time_s, curve[:, 0], curve[:, 1]) for curve in known])
     return {
         "time_s": time_s.tolist(),
         "median": np.median(returns, axis=0).tolist(),

@@ -230,11 +230,11 @@ def test_a_device_is_stepped_into(counter, host_as_device):
     envs.reset(seed=1)
     twin.restore_lanes(envs.clone_lanes())
     results = targets(3)
-    assert envs.step_into(torch.ones(3, dtype=torch.int64), *results) is None
+    assert envs.step_into(torch.zeros(3, dtype=torch.int64), *results) is None
     expected = np.array(lengths(3, 1, 0))
     assert results[0].tolist() == [[1, length] for length in expected]
     assert results[1].tolist() == [1, 1, 1]
-    twin.step_into(torch.ones(3, dtype=torch.int64), *results)  # its interrupted episodes are cut off
+    twin.step_into(torch.zeros(3, dtype=torch.int64), *results)  # its interrupted episodes are cut off
     assert results[0].tolist() == [[0, length] for length in expected]
     assert results[3].all()
     with pytest.raises(UserError, match=r"rewards must be a contiguous torch.float32 tensor of shape \(3,\) on cpu"):
@@ -244,9 +244,10 @@ def test_a_device_is_stepped_into(counter, host_as_device):
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_what_always_fails_is_an_error_of_step_into_as_well(counter, host_as_device, device):
+def test_what_always_fails_is_an_error_of_step_into_as_well(counter, host_as_device, device, monkeypatch):
     envs = seed_hpc.make_vec(counter, 1, device=device)
     envs.reset(seed=0)
+    monkeypatch.setenv("COUNTER_CRASHES_IN_RESET", "1")  # counts for processes that are started from now on
     results = targets(1)
     for _ in range(3):
         envs.step_into([2], *results)
