@@ -58,7 +58,8 @@ class EnvConfig:
     maxpool: bool = option(True, "maximum over the last two frames, against sprites that flicker")
     noop_max: int = option(30, "at most this many no-op frames start an episode")
     use_fire_reset: bool = option(True, "press FIRE after a reset where the game needs it")
-    episodic_life: bool = option(False, "a lost life ends an episode")
+    episodic_life: bool = option(False, "a lost life ends an episode, and a new game begins")
+    life_loss_info: bool = option(False, "a lost life ends an episode for the learner, and the game goes on")
     repeat_action_probability: float = option(0.0, "sticky actions; Machado et al. (2018) recommend 0.25")
     full_action_space: bool = option(False, "all 18 actions instead of the game's own")
     max_num_frames_per_episode: int = option(108_000, "an episode is cut off after this many frames (30 minutes)")
@@ -200,11 +201,24 @@ class Experiment:
     distributed: DistributedConfig = field(default_factory=DistributedConfig)
 
     def __post_init__(self) -> None:
-        parts = getattr(self.agent, "minibatches", 1)
         require(
-            parts <= self.env.num_envs,
-            f"agent.minibatches={parts} is more than env.num_envs={self.env.num_envs}: lower it, or raise env.num_envs",
+            self.fewest_envs <= self.env.num_envs,
+            f"agent.minibatches={getattr(self.agent, 'minibatches', 1)} is more than "
+            f"env.num_envs={self.env.num_envs} can be split into: lower it, or raise env.num_envs",
         )
+        require(
+            not (self.env.life_loss_info and hasattr(self.agent, "replay_capacity")),
+            f"env.life_loss_info=true does not go with agent.name={getattr(self.agent, 'name', '')}, whose replay "
+            "begins a new stack of pictures with an episode: set env.episodic_life=true",
+        )
+
+    @property
+    def fewest_envs(self) -> int:
+        """The fewest environments whose rollouts can be split into `agent.minibatches` parts."""
+        parts = int(getattr(self.agent, "minibatches", 1))
+        if getattr(self.agent, "splits_steps", False) and self.model.core == "feed_forward":
+            return -(-parts // self.training.unroll_length)
+        return parts
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain nested dictionaries, as config.yaml holds them."""

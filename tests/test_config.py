@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seed_hpc.config import describe_options, load_experiment, load_resolved
+from seed_hpc.config import default_experiment, describe_options, load_experiment, load_resolved
 from seed_hpc.errors import UserError
 
 EXPERIMENTS = sorted((Path(__file__).parents[1] / "config" / "experiments").glob("*.yaml"))
@@ -47,7 +47,7 @@ def test_saved_experiment_reads_back_equal(experiment_file, tmp_path):
         ("env.maxpool=3", r"env.maxpool=3 is not allowed: give true or false"),
         ("model.encoder=natur", r"model.encoder=natur is not allowed \(did you mean 'nature'\?\): choose"),
         ("optimizer.learning_rate=0", r"optimizer.learning_rate=0.0 must be above zero"),
-        ("agent.minibatches=5", r"agent.minibatches=5 is more than env.num_envs=4"),
+        ("agent.minibatches=5", r"agent.minibatches=5 is more than env.num_envs=4 can be split into: lower it"),
         ("env.repeat_action_probability=1", r"give a probability in \[0, 1\)"),
         ("total_frames=1", r"'total_frames=1' is not an override: write section.key=value"),
         ("training.total_frames", r"is not an override"),
@@ -56,6 +56,20 @@ def test_saved_experiment_reads_back_equal(experiment_file, tmp_path):
 def test_what_is_wrong_is_named(experiment_file, override, message):
     with pytest.raises(UserError, match=message):
         load_experiment(experiment_file, [override])
+
+
+def test_minibatches_are_steps_or_environments():
+    """PPO with 2 environments and unrolls of 8 steps: 16 steps to split, with an LSTM 2 unrolls."""
+    overrides = ["env.num_envs=2", "training.unroll_length=8", "agent.minibatches=16"]
+    assert default_experiment("ppo", overrides).fewest_envs == 2
+    for change in ("agent.minibatches=17", "model.core=lstm"):
+        with pytest.raises(UserError, match=r"is more than env.num_envs=2 can be split into"):
+            default_experiment("ppo", [*overrides, change])
+
+
+def test_a_replay_does_not_take_lives_for_episodes():
+    with pytest.raises(UserError, match=r"env.life_loss_info=true does not go with agent.name=apex_dqn"):
+        default_experiment("apex_dqn", ["env.life_loss_info=true"])
 
 
 def test_unknown_experiment_names_the_nearest():

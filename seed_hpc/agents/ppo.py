@@ -17,23 +17,23 @@ and the loss, as means over the valid transitions of a minibatch, with ratio_t =
     value      1/2 (R_t - V(x_t))^2
     entropy    - H(pi(.|x_t))                                                                                (9)
 
-Advantages are normalised in each minibatch. Minibatches split a rollout over environments, so that recurrent cores see
-whole unrolls. Episode ends: gamma_t = 0 where the game ended; a truncated episode bootstraps from V of its true final
-observation, and the sum (11) is cut there.
+Advantages are normalised in each minibatch. Minibatches are random steps of the rollout; with a recurrent core, whole
+unrolls of some environments. Episode ends: gamma_t = 0 where the game ended; a truncated episode bootstraps from V of
+its true final observation, and the sum (11) is cut there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from seed_hpc.agents.agent import Action, Agent, LossOutput
 from seed_hpc.agents.policies import CATEGORICAL, Policy, policy_of
-from seed_hpc.agents.rollout import Rollout, masked_mean, shuffled_minibatches
+from seed_hpc.agents.rollout import Rollout, Steps, masked_mean, shuffled_steps
 from seed_hpc.config import option, require, require_at_least
 from seed_hpc.models.network import Inputs
 
@@ -42,6 +42,8 @@ from seed_hpc.models.network import Inputs
 class PPOConfig:
     """Options of `ppo`; defaults from table 5 of the paper (Atari) where it gives one."""
 
+    splits_steps: ClassVar[bool] = True  # minibatches are steps, not environments; see `shuffled_steps`
+
     name: Literal["ppo"] = option("ppo", "the algorithm")
     discount: float = option(0.99, "gamma")
     gae_lambda: float = option(0.95, "lambda of the advantage estimates")
@@ -49,7 +51,7 @@ class PPOConfig:
     value_cost: float = option(1.0, "weight of the value's loss")
     entropy_cost: float = option(0.01, "weight of the entropy bonus")
     epochs: int = option(3, "passes over a rollout")
-    minibatches: int = option(4, "parts of a rollout, split over environments; one update each")
+    minibatches: int = option(4, "parts of a rollout; one update each")
     normalize_advantages: bool = option(True, "zero mean and unit variance in each minibatch")
 
     def __post_init__(self) -> None:
@@ -86,7 +88,7 @@ def gae_advantages(
     return torch.stack(advantages[::-1])
 
 
-def ppo_loss(network: nn.Module, batch: Rollout, config: PPOConfig, policy: Policy = CATEGORICAL) -> LossOutput:
+def ppo_loss(network: nn.Module, batch: Steps, config: PPOConfig, policy: Policy = CATEGORICAL) -> LossOutput:
     """Computes the loss (9): a pure function of the network's parameters and the batch.
 
     Args:
@@ -95,7 +97,7 @@ def ppo_loss(network: nn.Module, batch: Rollout, config: PPOConfig, policy: Poli
         config: Weights and clip.
         policy: What the network's numbers mean.
     """
-    output, _ = network(Inputs(*(x[:-1] for x in batch.inputs)), batch.state_BS)
+    output, _ = network(batch.inputs, batch.state_BS)
     value_TB = output.value_TB
     valid_TB = batch.valid_TB.to(value_TB.dtype)
     log_ratio_TB = policy.log_probability(output.logits_TBA, batch.action_TB) - batch.behaviour["log_probability"]
@@ -146,7 +148,7 @@ class PPO(Agent):
         behaviour = {"log_probability": policy.log_probability(logits_BA, action_B), "value": output.value_TB[0]}
         return Action(action_B, behaviour, state_BS)
 
-    def batches(self, network: nn.Module, rollout: Rollout, generator: torch.Generator) -> Iterator[Rollout]:
+    def batches(self, network: nn.Module, rollout: Rollout, generator: torch.Generator) -> Iterator[Steps]:
         """Adds advantages and returns to the rollout, then yields it `epochs` times in `minibatches` parts."""
         with torch.no_grad():
             bootstrap, _ = network(rollout.final_inputs, rollout.final_state_BS)
@@ -161,8 +163,10 @@ class PPO(Agent):
         targets = {"advantage": advantage_TB, "return": advantage_TB + rollout.behaviour["value"]}
         rollout = replace(rollout, behaviour={**rollout.behaviour, **targets})
         for _ in range(self.config.epochs):
-            yield from shuffled_minibatches(rollout, self.config.minibatches, generator)
+            yield from shuffled_steps(
+                rollout, self.config.minibatches, generator, recurrent=self.model.core != "feed_forward"
+            )
 
-    def loss(self, network: nn.Module, batch: Rollout) -> LossOutput:
+    def loss(self, network: nn.Module, batch: Steps) -> LossOutput:
         """See `ppo_loss`."""
         return ppo_loss(network, batch, self.config, policy_of(self.continuous))

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from seed_hpc.agents.agent import Action, Agent, LossOutput, epsilon_greedy
-from seed_hpc.agents.rollout import Rollout, masked_mean, shuffled_minibatches
+from seed_hpc.agents.rollout import Rollout, Steps, masked_mean, shuffled_steps
 from seed_hpc.config import option, require, require_at_least
 from seed_hpc.models.heads import ActionValueHead
 from seed_hpc.models.network import Inputs
@@ -33,11 +33,13 @@ from seed_hpc.models.network import Inputs
 class PQNConfig:
     """Options of `pqn`; defaults from the Atari column of table 6 of the paper where it gives one."""
 
+    splits_steps: ClassVar[bool] = True  # minibatches are steps, not environments; see `shuffled_steps`
+
     name: Literal["pqn"] = option("pqn", "the algorithm")
     discount: float = option(0.99, "gamma")
     return_lambda: float = option(0.65, "lambda of the returns")
     epochs: int = option(2, "passes over a rollout")
-    minibatches: int = option(32, "parts of a rollout, split over environments; one update each")
+    minibatches: int = option(32, "parts of a rollout; one update each")
     epsilon_start: float = option(1.0, "share of random actions at the start")
     epsilon_end: float = option(0.001, "share of random actions after the decay")
     epsilon_decay: float = option(0.1, "share of training over which it falls linearly")
@@ -79,14 +81,14 @@ def lambda_returns(
     return torch.stack(returns[::-1])
 
 
-def pqn_loss(network: nn.Module, batch: Rollout) -> LossOutput:
+def pqn_loss(network: nn.Module, batch: Steps) -> LossOutput:
     """Computes the loss: a pure function of the network's parameters and the batch.
 
     Args:
         network: Maps (Inputs, state) to (action values (T, B, A), state).
         batch: Its `behaviour` holds "return" (T, B).
     """
-    q_TBA, _ = network(Inputs(*(x[:-1] for x in batch.inputs)), batch.state_BS)
+    q_TBA, _ = network(batch.inputs, batch.state_BS)
     q_TB = q_TBA.gather(-1, batch.action_TB.unsqueeze(-1)).squeeze(-1)
     valid_TB = batch.valid_TB.to(q_TB.dtype)
     loss = 0.5 * masked_mean((batch.behaviour["return"] - q_TB).square(), valid_TB)
@@ -122,7 +124,7 @@ class PQN(Agent):
         done = min(1.0, progress / config.epsilon_decay) if config.epsilon_decay else 1.0
         self.epsilon.fill_(config.epsilon_start + done * (config.epsilon_end - config.epsilon_start))
 
-    def batches(self, network: nn.Module, rollout: Rollout, generator: torch.Generator) -> Iterator[Rollout]:
+    def batches(self, network: nn.Module, rollout: Rollout, generator: torch.Generator) -> Iterator[Steps]:
         """Adds returns to the rollout, then yields it `epochs` times in `minibatches` parts."""
         with torch.no_grad():
             bootstrap_TBA, _ = network(rollout.final_inputs, rollout.final_state_BS)
@@ -136,9 +138,11 @@ class PQN(Agent):
             )
         rollout = replace(rollout, behaviour={**rollout.behaviour, "return": return_TB})
         for _ in range(self.config.epochs):
-            yield from shuffled_minibatches(rollout, self.config.minibatches, generator)
+            yield from shuffled_steps(
+                rollout, self.config.minibatches, generator, recurrent=self.model.core != "feed_forward"
+            )
 
-    def loss(self, network: nn.Module, batch: Rollout) -> LossOutput:
+    def loss(self, network: nn.Module, batch: Steps) -> LossOutput:
         """See `pqn_loss`; the log also shows epsilon."""
         output = pqn_loss(network, batch)
         return output._replace(metrics={**output.metrics, "epsilon": self.epsilon})

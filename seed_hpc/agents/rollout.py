@@ -17,7 +17,7 @@ Shapes: T steps, B environments, X the shape of an observation, S state numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -113,6 +113,82 @@ class Rollout:
         }
 
 
+@dataclass(kw_only=True)
+class Steps:
+    """Steps whose targets are known, without the observation after them: all that PPO and PQN still need.
+
+    T is 1 where the network has no recurrent core: then any steps of a rollout may stand side by side.
+
+    Attributes:
+        inputs: What the network saw, (T, B, ...).
+        action_TB: (T, B), int64; or (T, B, A), float32, where actions are continuous.
+        valid_TB: bool (T, B), False where the transition is void.
+        behaviour: What the acting policy recorded, and the targets, (T, B, ...).
+        state_BS: State of the network's core before step 0.
+        policy_version: How many updates the acting parameters had seen.
+    """
+
+    inputs: Inputs
+    action_TB: Tensor
+    valid_TB: Tensor
+    behaviour: dict[str, Tensor]
+    state_BS: Tensor
+    policy_version: int = 0
+
+    @classmethod
+    def of(cls, rollout: Rollout) -> Steps:
+        """Returns all steps of a rollout, as views."""
+        return cls(
+            inputs=Inputs(*(x[:-1] for x in rollout.inputs)),
+            action_TB=rollout.action_TB,
+            valid_TB=rollout.valid_TB,
+            behaviour=rollout.behaviour,
+            state_BS=rollout.state_BS,
+            policy_version=rollout.policy_version,
+        )
+
+    def select_envs(self, index_B: Tensor) -> Steps:
+        """Returns a copy with the environments of int64 `index_B` only."""
+        return replace(
+            self,
+            inputs=Inputs(*(x.index_select(1, index_B) for x in self.inputs)),
+            action_TB=self.action_TB.index_select(1, index_B),
+            valid_TB=self.valid_TB.index_select(1, index_B),
+            behaviour={name: x.index_select(1, index_B) for name, x in self.behaviour.items()},
+            state_BS=self.state_BS.index_select(0, index_B),
+        )
+
+    def side_by_side(self) -> Steps:
+        """Returns views of the same steps with T = 1, each as if it were of an environment of its own; no state."""
+
+        def flat(x_TBX: Tensor) -> Tensor:
+            return x_TBX.flatten(0, 1).unsqueeze(0)
+
+        valid_TB = flat(self.valid_TB)
+        return replace(
+            self,
+            inputs=Inputs(*(flat(x) for x in self.inputs)),
+            action_TB=flat(self.action_TB),
+            valid_TB=valid_TB,
+            behaviour={name: flat(x) for name, x in self.behaviour.items()},
+            state_BS=self.state_BS.new_zeros(valid_TB.shape[1], 0),
+        )
+
+    def to_dict(self) -> dict[str, Tensor]:
+        """Returns all tensors by name, for a dump."""
+        return {
+            **self.inputs._asdict(),
+            "action_TB": self.action_TB,
+            "valid_TB": self.valid_TB,
+            "state_BS": self.state_BS,
+            **{f"behaviour.{name}": x for name, x in self.behaviour.items()},
+        }
+
+    def num_bytes(self) -> int:
+        """Returns the memory of all tensors."""
+        return sum(x.nbytes for x in self.to_dict().values())
+
+
 def allocate_rollout(step: Inputs, behaviour: Mapping[str, Tensor], state_BS: Tensor, num_steps: int) -> Rollout:
     """Returns a rollout of zeros.
 
@@ -144,9 +220,36 @@ def masked_mean(x_TB: Tensor, valid_TB: Tensor) -> Tensor:
     return (x_TB * valid_TB).sum() / valid_TB.sum().clamp_min(1.0)
 
 
-def shuffled_minibatches(rollout: Rollout, num_minibatches: int, generator: torch.Generator) -> list[Rollout]:
-    """Splits a rollout over its environments, in random order; whole unrolls stay together for recurrent cores."""
+def shuffled_minibatches(rollout: Rollout, num_minibatches: int, generator: torch.Generator) -> Iterator[Rollout]:
+    """Splits a rollout over its environments, in random order: for updates that need whole unrolls."""
     if num_minibatches == 1:
-        return [rollout]
+        yield rollout
+        return
     order_B = torch.randperm(rollout.num_envs, generator=generator).to(rollout.last_TB.device)
-    return [rollout.select_envs(index_B) for index_B in order_B.tensor_split(num_minibatches)]
+    for index_B in order_B.tensor_split(num_minibatches):
+        yield rollout.select_envs(index_B)
+
+
+def shuffled_steps(
+    rollout: Rollout, num_minibatches: int, generator: torch.Generator, *, recurrent: bool
+) -> Iterator[Steps]:
+    """Splits the steps of a rollout in random order: for updates that look at each step alone.
+
+    Args:
+        rollout: With targets in its `behaviour`.
+        num_minibatches: Parts; at most as many as there are steps, or environments if `recurrent`.
+        generator: Of the order, on the CPU.
+        recurrent: Keep unrolls whole and split over environments, for a core that reads one step after another.
+            Otherwise every minibatch draws from all environments and moments. Neighbouring steps are so alike that a
+            minibatch of whole unrolls would hold a handful of independent steps, and taking the mean from its
+            advantages would take most of what they say.
+    """
+    steps = Steps.of(rollout)
+    if num_minibatches == 1:
+        yield steps
+        return
+    if not recurrent:
+        steps = steps.side_by_side()
+    order_B = torch.randperm(steps.valid_TB.shape[1], generator=generator).to(rollout.last_TB.device)
+    for index_B in order_B.tensor_split(num_minibatches):
+        yield steps.select_envs(index_B)

@@ -61,6 +61,7 @@ class AlePyEnvironments:
             noop_max=config.noop_max,
             use_fire_reset=config.use_fire_reset,
             episodic_life=config.episodic_life,
+            life_loss_info=config.life_loss_info,
             repeat_action_probability=config.repeat_action_probability,
             full_action_space=config.full_action_space,
             max_num_frames_per_episode=config.max_num_frames_per_episode,

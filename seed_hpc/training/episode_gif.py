@@ -15,9 +15,9 @@ from PIL import Image
 from torch import Tensor
 
 from seed_hpc.config import Experiment
-from seed_hpc.files import write_atomically
 from seed_hpc.training.environments import make_environments
-from seed_hpc.training.evaluate import Episodes, load_policy, play_episodes
+from seed_hpc.training.evaluate import WHOLE_GAMES, Episodes, load_policy, play_episodes
+from seed_hpc.training.files import write_atomically
 
 FRAME_MILLISECONDS = 60  # 15 steps a second are 67 ms; GIF counts in hundredths
 
@@ -38,13 +38,12 @@ def record_episode(
         The one episode.
     """
     seed = experiment.evaluation.seed
-    changes: dict[str, Any] = {"episodic_life": False}
-    envs = make_environments(experiment.env, num_envs=1, device=device, **changes)
+    envs = make_environments(experiment.env, num_envs=1, device=device, **WHOLE_GAMES)
     twin = make_environments(
         experiment.env,
         num_envs=1,
         device=device,
-        **changes,
+        **WHOLE_GAMES,
         grayscale=False,
         stack_num=1,
         img_height=210,

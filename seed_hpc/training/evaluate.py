@@ -25,7 +25,7 @@ from seed_hpc.training.checkpoint import load_checkpoint
 from seed_hpc.training.environments import Environments, is_continuous, make_agent, make_environments, num_actions
 from seed_hpc.training.human_scores import SOURCE, human_normalized, human_score
 
-_WHOLE_GAMES = {"episodic_life": False}  # a score is that of a whole game
+WHOLE_GAMES: dict[str, Any] = {"episodic_life": False, "life_loss_info": False}  # a score is that of a whole game
 
 # Maps one step of n environments and the state (n, S) of the core before it to actions (n,) and the state after it.
 Policy = Callable[[Inputs, Tensor], tuple[Tensor, Tensor]]
@@ -214,7 +214,7 @@ def evaluate(experiment: Experiment, checkpoint: Path, device: torch.device) -> 
 
     reference = _compare_with_reference(experiment, trained)
 
-    envs = make_environments(experiment.env, num_envs=options.random_episodes, device=device, **_WHOLE_GAMES)
+    envs = make_environments(experiment.env, num_envs=options.random_episodes, device=device, **WHOLE_GAMES)
     random = RandomPolicy(envs.single_action_space, seed=options.seed, device=device)
     untrained = play_episodes(envs, random, seed=options.seed, clip_rewards=clip)
     envs.close()
@@ -246,7 +246,7 @@ def play_trained(
 ) -> tuple[Episodes, TrainedPolicy, dict[str, Any]]:
     """Plays the evaluation's episodes; returns them, the policy and the checkpoint's content."""
     options = experiment.evaluation
-    envs = make_environments(experiment.env, num_envs=options.episodes, device=device, **_WHOLE_GAMES)
+    envs = make_environments(experiment.env, num_envs=options.episodes, device=device, **WHOLE_GAMES)
     policy, state = load_policy(experiment, checkpoint, envs, device)
     episodes = play_episodes(envs, policy, seed=options.seed, clip_rewards=experiment.env.reward_clipping)
     envs.close()

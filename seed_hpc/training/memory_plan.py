@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from seed_hpc.agents import agent_class
 from seed_hpc.agents.agent import Agent, Batch
 from seed_hpc.agents.replay_agent import ReplayAgent, ReplayConfig, Replayed
-from seed_hpc.agents.rollout import Rollout, allocate_rollout
+from seed_hpc.agents.rollout import Rollout, Steps, allocate_rollout
 from seed_hpc.config import Experiment
 from seed_hpc.errors import UserError
 from seed_hpc.models.network import Inputs, Network
@@ -76,19 +76,20 @@ def plan_memory(experiment: Experiment, shapes: Shapes, *, cuda: bool = True) ->
         num_envs=experiment.env.num_envs,
         device=device,
     )
-    network = agent.build_network()
+    network = _blank_network(agent)
     rollout = _meta_rollout(agent, network, experiment, shapes)
     network = network.to("meta")
     parameter_bytes = sum(parameter.nbytes for parameter in network.parameters())
     ahead = experiment.training.rollouts_ahead
     num_buffers = 1 + (ahead if ahead >= 0 else int(cuda))
-    batch: Rollout | Replayed
+    batch: Rollout | Steps | Replayed
     if isinstance(agent, ReplayAgent):
         batch, replay_bytes = agent.plan(network, rollout)
         of_agent = {"target network": parameter_bytes, "replay": replay_bytes, "batch": batch.num_bytes()}
     else:
-        batch = cast("Rollout", next(iter(agent.batches(network, rollout, torch.Generator()))))
-        of_agent = {"batch": batch.num_bytes() if batch.num_envs < rollout.num_envs else 0}
+        batch = cast("Rollout | Steps", next(iter(agent.batches(network, rollout, torch.Generator()))))
+        # A rollout that is not split is not copied either.
+        of_agent = {"batch": batch.num_bytes() if getattr(experiment.agent, "minibatches", 1) > 1 else 0}
     parts = {
         "parameters": parameter_bytes,
         "acting copy of the parameters": parameter_bytes,
@@ -143,8 +144,7 @@ def propose(experiment: Experiment, shapes: Shapes, budget_bytes: int) -> dict[s
         except UserError:  # so many environments share the replay that a lane holds no whole sequence
             return False
 
-    fewest = getattr(experiment.agent, "minibatches", 1)
-    sizes = {"env.num_envs": _largest_power(fewest, lambda size: fits(with_num_envs(experiment, size)))}
+    sizes = {"env.num_envs": _largest_power(experiment.fewest_envs, lambda size: fits(with_num_envs(experiment, size)))}
     if isinstance(experiment.agent, ReplayConfig):
         sizes["agent.batch_size"] = _largest_power(1, lambda size: fits(_with_agent(experiment, batch_size=size)))
         parts = plan_memory(experiment, shapes)
@@ -156,13 +156,13 @@ def propose(experiment: Experiment, shapes: Shapes, budget_bytes: int) -> dict[s
 
 def _largest_power(smallest: int, fits: Callable[[int], bool]) -> int:
     """Returns the largest power of two, at least `smallest` and at most 2^20, up to which sizes fit; 0 if none."""
-    best, size = 0, 1
-    while size <= 2**20:
-        if size >= smallest:
-            if not fits(size):
-                break
-            best = size
-        size *= 2
+    best, low, high = 0, (smallest - 1).bit_length(), 20
+    while low <= high:
+        middle = (low + high) // 2
+        if fits(2**middle):
+            best, low = 2**middle, middle + 1
+        else:
+            high = middle - 1
     return best
 
 
@@ -187,6 +187,15 @@ def environment_shapes(envs: Any) -> Shapes:
         lane_bytes=lane_bytes,
         shared_bytes=shared_bytes,
     )
+
+
+def _blank_network(agent: Agent) -> Network:
+    """The agent's network with whatever is in its memory: drawing initial parameters takes longer than all the rest."""
+    device, agent.device = agent.device, torch.device("meta")
+    with agent.device:
+        network = agent.build_network()
+    agent.device = device
+    return network.to_empty(device=device)
 
 
 def _meta_rollout(agent: Agent, network: Network, experiment: Experiment, shapes: Shapes) -> Rollout:

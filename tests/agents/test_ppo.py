@@ -8,6 +8,7 @@ from batches import TablePolicy, random_rollout
 from seed_hpc.agents import agent_class
 from seed_hpc.agents.ppo import PPOConfig, gae_advantages, ppo_loss
 from seed_hpc.config import ModelConfig
+from seed_hpc.models.heads import PolicyValue
 
 T, B, A = 12, 8, 4
 
@@ -45,6 +46,13 @@ class LastStep(torch.nn.Module):
     def forward(self, inputs, state):
         output, _ = self.table(inputs, state)
         return type(output)(*((x[-1:] if len(inputs.first_TB) == 1 else x[:-1]) for x in output)), state
+
+
+class Constant(torch.nn.Module):
+    """Uniform policy and no value, for any number of steps."""
+
+    def forward(self, inputs, state):
+        return PolicyValue(torch.zeros(*inputs.first_TB.shape, A).double(), torch.zeros(inputs.first_TB.shape)), state
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -103,15 +111,46 @@ def test_hand_worked_numbers():
     assert advantages.flatten().tolist() == [1.5, 2.0]
 
 
-def test_minibatches_hold_every_environment_once_an_epoch():
-    config = PPOConfig(name="ppo", minibatches=3, epochs=2)
-    network = LastStep(TablePolicy(T, B, A, 1))
-    batch, _, parts = prepared(0, config, network)
-    assert [part.num_envs for part in parts] == [3, 3, 2, 3, 3, 2]
-    whole = sorted(map(tuple, batch.reward_TB.T.tolist()))
+def numbered(core, minibatches):
+    """Minibatches of two epochs of a rollout whose rewards number its steps, row after row."""
+    config = PPOConfig(name="ppo", minibatches=minibatches, epochs=2)
+    model = ModelConfig(encoder="mlp", core=core)
+    agent = agent_class("ppo")(config, model, (1,), A, num_envs=B, device=torch.device("cpu"))
+    batch = random_rollout(T, B, A, 0)
+    number = torch.arange(-B, T * B).view(T + 1, B)
+    batch.inputs = batch.inputs._replace(obs_TBX=number.unsqueeze(-1) + B, previous_action_TB=number)
+    batch.behaviour["log_probability"] = number[1:] / 2
+    return batch, list(agent.batches(Constant(), batch, torch.Generator().manual_seed(1)))
+
+
+def test_minibatches_of_a_feed_forward_network_are_random_steps():
+    batch, parts = numbered("feed_forward", 5)
+    assert [part.valid_TB.shape for part in parts] == [(1, size) for size in (20, 19, 19, 19, 19)] * 2
+    for epoch in (parts[:5], parts[5:]):
+        assert sorted(number for part in epoch for number in part.action_TB[0].tolist()) == list(range(T * B))
+    assert not torch.equal(parts[0].action_TB, parts[5].action_TB)
+    step, env = parts[0].action_TB[0] // B, parts[0].action_TB[0] % B
+    assert len(set(env.tolist())) > B // 2
+    assert len(set(step.tolist())) > T // 2
+    for part in parts:  # everything of a step stays together
+        number = part.action_TB[0]
+        assert torch.equal(part.inputs.obs_TBX[0, :, 0], number)
+        assert torch.equal(part.inputs.first_TB[0], batch.inputs.first_TB.flatten()[number])
+        assert torch.equal(part.valid_TB[0], batch.valid_TB.flatten()[number])
+        assert torch.equal(part.behaviour["log_probability"][0], number / 2)
+        assert torch.equal(part.behaviour["value"][0], batch.behaviour["value"].flatten()[number])
+        assert part.state_BS.shape == (len(number), 0)
+
+
+def test_minibatches_of_a_recurrent_network_are_whole_unrolls():
+    batch, parts = numbered("lstm", 3)
+    assert [part.valid_TB.shape for part in parts] == [(T, 3), (T, 3), (T, 2)] * 2
     for epoch in (parts[:3], parts[3:]):
-        assert sorted(tuple(row) for part in epoch for row in part.reward_TB.T.tolist()) == whole
-    assert not torch.equal(parts[0].reward_TB, parts[3].reward_TB)
+        lanes = torch.cat([part.action_TB for part in epoch], 1)
+        assert torch.equal(lanes[:, lanes[0].argsort()], batch.action_TB)
+    for part in parts:
+        assert torch.equal(part.inputs.obs_TBX[:, :, 0], part.action_TB)
+        assert torch.equal(part.behaviour["log_probability"], part.action_TB / 2)
 
 
 def test_loss_of_void_transitions_is_nothing():

@@ -10,9 +10,11 @@ from doubles.catch_env import CatchEnvs
 from PIL import Image
 
 from seed_hpc import cli
+from seed_hpc.config import EnvConfig
 from seed_hpc.training import episode_gif, evaluate, evaluate_command
 from seed_hpc.training.checkpoint import CheckpointStore
-from seed_hpc.training.evaluate import RandomPolicy, beats_random, play_episodes
+from seed_hpc.training.environments import make_environments
+from seed_hpc.training.evaluate import WHOLE_GAMES, RandomPolicy, beats_random, play_episodes
 from seed_hpc.training.human_scores import human_normalized, human_score
 from seed_hpc.training.loop import train
 
@@ -54,6 +56,21 @@ def test_one_episode_of_each_environment_counts():
     assert episodes.steps == [3, 6, 9, 12]
     assert episodes.num_truncated == 1
     assert [inputs.first_TB.shape[1] for inputs, _ in probe.calls] == [4] * 3 + [3] * 3 + [2] * 3 + [1] * 3
+
+
+@pytest.mark.parametrize("changes", [{}, WHOLE_GAMES], ids=["training", "evaluation"])
+def test_lost_lives_end_episodes_for_the_learner_only(changes):
+    config = EnvConfig(game="breakout", life_loss_info=True, img_height=20, img_width=16, num_threads=1)
+    envs = make_environments(config, num_envs=4, device=torch.device("cpu"), **changes)
+    generator = torch.Generator().manual_seed(0)
+    envs.reset(seed=0)
+    lives_at_ends = []
+    for _ in range(300):
+        actions = torch.randint(4, (4,), generator=generator)
+        _, _, terminated, _, info = envs.step(actions)
+        lives_at_ends += torch.as_tensor(info["lives"])[terminated].tolist()
+    envs.close()
+    assert set(lives_at_ends) == ({0} if changes else {0, 1, 2, 3, 4})
 
 
 def test_the_network_sees_what_it_saw_in_training():
