@@ -41,9 +41,17 @@ def initialize(layer: nn.Linear | nn.Conv2d, gain: float = math.sqrt(2.0)) -> nn
 
 
 def pixels_to_float(obs_NCHW: Tensor, dtype: torch.dtype) -> Tensor:
-    """Scales uint8 pixels to [0, 1], in the memory format that the first convolution wants: one pass over memory."""
-    scaled = torch.empty_like(obs_NCHW, dtype=dtype, memory_format=torch.channels_last)
-    return scaled.copy_(obs_NCHW).mul_(1.0 / 255.0)
+    """Scales uint8 pixels to [0, 1], in the memory format that the first convolution wants."""
+    if obs_NCHW.is_cuda:  # one pass over memory
+        scaled = torch.empty_like(obs_NCHW, dtype=dtype, memory_format=torch.channels_last)
+        return scaled.copy_(obs_NCHW).mul_(1.0 / 255.0)
+    # On a CPU only a conversion in place of the elements is vectorised.
+    return obs_NCHW.to(dtype).mul_(1.0 / 255.0).contiguous(memory_format=torch.channels_last)
+
+
+def flatten_pixels(x_NCHW: Tensor) -> Tensor:
+    """Makes (N, H W C) of (N, C, H, W): no copy in the memory format channels_last, in both directions."""
+    return x_NCHW.permute(0, 2, 3, 1).flatten(1)
 
 
 class ConvolutionalEncoder(nn.Module):
@@ -85,7 +93,7 @@ class ConvolutionalEncoder(nn.Module):
     def forward(self, obs_NCHW: Tensor) -> Tensor:
         """Maps uint8 (N, C, H, W) to features (N, D)."""
         x = self.convolutions(pixels_to_float(obs_NCHW, self.dense.weight.dtype))
-        return functional.relu(self.norm(self.dense(x.flatten(1))))
+        return functional.relu(self.norm(self.dense(flatten_pixels(x))))
 
 
 class _ResidualBlock(nn.Module):
@@ -127,7 +135,7 @@ class ImpalaEncoder(nn.Module):
     def forward(self, obs_NCHW: Tensor) -> Tensor:
         """Maps uint8 (N, C, H, W) to features (N, D)."""
         x = self.sections(pixels_to_float(obs_NCHW, self.dense.weight.dtype))
-        return functional.relu(self.norm(self.dense(functional.relu(x).flatten(1))))
+        return functional.relu(self.norm(self.dense(flatten_pixels(functional.relu(x)))))
 
 
 class DenseEncoder(nn.Module):
