@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 
-.PHONY: help setup setup-dev demo kernels parity-kernels gpu-check test count-instructions test-cpp lint format constraints clean test-hpc bench-netns kill-test parity fuzz hostile
+.PHONY: help setup setup-dev demo kernels parity-kernels gpu-check test count-instructions test-cpp lint format constraints clean test-hpc bench-netns kill-test learning-evidence parity fuzz hostile
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
@@ -54,6 +54,10 @@ test-hpc: setup-dev  ## the pipeline on a Slurm cluster inside an Apptainer imag
 KILLS ?= 50
 kill-test: setup-dev  ## kill -9 a training run KILLS=50 times at random moments and resume it
 	SEED_HPC_KILLS=$(KILLS) $(BIN)/python -m pytest tests/training/test_kill.py -v -s --timeout=0
+
+RUNS ?=
+learning-evidence: setup-dev  ## train and evaluate the recipes, write results/learning/evidence.md (hours; goes on where it stopped; RUNS="pong_ppo:1,2,3")
+	PYTHONPATH=tests $(BIN)/python tests/training/learning_evidence.py $(RUNS)
 
 count-instructions: setup-dev  ## instructions a frame (callgrind) against the baseline; REFRESH=1 stores new ones
 	$(BIN)/python tests/machine/instruction_counts.py $(if $(REFRESH),--refresh)
