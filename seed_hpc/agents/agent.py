@@ -165,6 +165,10 @@ class Agent(ABC):
         """Called before each rollout with the share of training done, 0 to 1, for schedules."""
         del progress
 
+    def memory_bytes(self) -> dict[str, int]:
+        """Returns the memory of what the agent holds beside the network, by part."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint must hold beyond the network."""
         return {}

@@ -133,6 +133,10 @@ class Distillation(Agent):
         """See `distillation_loss`."""
         return distillation_loss(network, batch)
 
+    def memory_bytes(self) -> dict[str, int]:
+        """Returns the memory of the teacher."""
+        return {"teacher": 0 if self.teacher is None else sum(x.nbytes for x in self.teacher.parameters())}
+
     def experience_state_dict(self) -> dict[str, Any]:
         """Returns the state of the teacher's core."""
         return {"teacher_state": self._teacher_state_BS}

@@ -273,6 +273,14 @@ class ReplayAgent(Agent):
         assert self.replay is not None
         return self.replay.num_items // self.replay.num_envs
 
+    def memory_bytes(self) -> dict[str, int]:
+        """Returns the memory of target network and replay; both are made when the first rollout is there."""
+        target = [] if self.target is None else [*self.target.parameters(), *self.target.buffers()]
+        return {
+            "target network": sum(tensor.nbytes for tensor in target),
+            "replay": 0 if self.replay is None else self.replay.memory_bytes,
+        }
+
     # ---- Checkpoints ---------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:

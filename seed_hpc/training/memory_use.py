@@ -16,11 +16,11 @@ from seed_hpc.training.learner import Learner
 def memory_by_owner(learner: Learner, actor: Actor, device: torch.device) -> dict[str, int]:
     """Returns bytes by owner, for a log line.
 
-    On CUDA the owners add up to what the device has in use: torch's other tensors (activations, replay), what its
+    On CUDA the owners add up to what the device has in use: torch's other tensors (activations, batches), what its
     allocator keeps in reserve, and everything outside of torch (context, libraries, other processes) are owners too.
 
     Args:
-        learner: Holds parameters, gradients and the optimizer's state.
+        learner: Holds parameters, gradients, the optimizer's state, and the agent with its target network and replay.
         actor: Holds the acting copy of the parameters, rollouts and environments.
         device: Where they are.
     """
@@ -30,6 +30,7 @@ def memory_by_owner(learner: Learner, actor: Actor, device: torch.device) -> dic
         "gradients": _bytes(x.grad for x in learner.network.parameters() if x.grad is not None),
         "optimizer": _bytes(x for state in learner.optimizer.state.values() for x in state.values()),
         "rollouts": actor.rollout_bytes(),
+        **learner.agent.memory_bytes(),
     }
     environments = _environment_bytes(actor.envs)
     if device.type != "cuda":

@@ -12,7 +12,7 @@ from seed_hpc.config import default_experiment
 from seed_hpc.errors import UserError
 from seed_hpc.training.environments import make_environments
 from seed_hpc.training.loop import ClosedLoop
-from seed_hpc.training.memory_plan import environment_shapes, parse_size, plan_memory, propose
+from seed_hpc.training.memory_plan import _largest_power, environment_shapes, parse_size, plan_memory, propose
 
 
 def peak_bytes(function):
@@ -96,6 +96,17 @@ def test_environments_are_no_more_than_the_replay_has_room_for():
     proposed = propose(experiment, environment_shapes(envs), 2**40)
     envs.close()
     assert proposed["env.num_envs"] == 16  # each needs 143 steps
+
+
+@pytest.mark.parametrize(
+    ("smallest", "limit", "largest"),
+    [(1, 100, 64), (1, 64, 64), (3, 3, 0), (3, 4, 4), (1, 0, 0), (1, 2**30, 2**20), (200, 255, 0), (200, 256, 256)],
+)
+def test_largest_power_of_two(smallest, limit, largest):
+    asked = []
+    assert _largest_power(smallest, lambda size: asked.append(size) or size <= limit) == largest
+    assert len(asked) <= 5  # each is a plan
+    assert min(asked) >= smallest
 
 
 def test_command(tmp_path, capsys):

@@ -23,6 +23,18 @@ def test_owners_hold_what_the_plan_predicts(catch, new_run):
     assert 0 <= found["optimizer"] - planned["optimizer"] < 1000
 
 
+def test_target_network_and_replay_have_an_owner(catch, new_run):
+    replay = ["agent.stack_num=1", "agent.learning_starts=0", "agent.replay_capacity=2000", "agent.batch_size=16"]
+    experiment, loop = catch("agent.name=apex_dqn", "agent.discount=0.95", *replay)
+    planned = plan_memory(experiment, environment_shapes(loop.envs), cuda=False)
+    before = memory_by_owner(loop.learner, loop.actor, loop.device)
+    assert (before["target network"], before["replay"]) == (0, 0)
+    loop.learn_from(loop.actor.unroll())
+    found = memory_by_owner(loop.learner, loop.actor, loop.device)
+    assert found["target network"] == planned["target network"] == found["parameters"] > 0
+    assert found["replay"] == planned["replay"] > 2000
+
+
 def test_on_cuda_the_owners_add_up_to_what_is_in_use(catch, monkeypatch):
     _, loop = catch()
     loop.envs.memory_bytes = lambda: (1000, 500)

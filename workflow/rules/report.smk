@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes the performance report of all runs.
 #
-# Inputs:  run directories, evaluations, profiles, library records; <results>/benchmarks/architectures.json where
-#          somebody has measured it (`seed-hpc bench architectures`; it needs the machine for itself, so no rule does)
+# Inputs:  run directories, evaluations, profiles, library records
 # Outputs: <results>/report/index.html (one file, works offline), report.json, summary.md
 # Steps:   write_report
 
@@ -13,7 +12,6 @@ rule write_report:
         scores=of_each_run("evaluation.json"),
         profiles=profile_tables(),
         kernels=library_records(),
-        architectures=measured_architectures(),
         image=image(),
     output:
         page=report(
