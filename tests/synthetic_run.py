@@ -136,6 +136,10 @@ def write_profile(directory: Path) -> None:
         "utilisation": [
             {"device": "node1", "metric": "cpu_utilisation", "unit": "%", "median": 93.0, "p90": 99.0, "max": 100.0}
         ],
+        "timeline": [
+            {"device": "node1", "metric": "cpu_utilisation", "unit": "%", "time_s": [1.0, 3.0], "values": [91.0, None]},
+            {"device": "node1 GPU 0", "metric": "power", "unit": "W", "time_s": [1.0, 3.0], "values": [310.0, 295.0]},
+        ],
         "findings": [
             {
                 "rule": "idle_device",
@@ -150,6 +154,46 @@ def write_profile(directory: Path) -> None:
     (directory / "profile").mkdir(exist_ok=True)
     (directory / "profile" / "torch-rank0.json").write_text(json.dumps(profile))
     (directory / "profile" / "analysis.json").write_text(json.dumps(analysis))
+
+
+def write_architectures(path: Path, seeds: int = 5) -> Path:
+    """Writes architectures.json: the closed loop at 3,000 frames/s, IMPALA at 1,500, central inference at 1,000."""
+    speeds = {"closed_loop": 3000.0, "impala": 1500.0, "central_inference": 1000.0}
+    sent = {"closed_loop": (0.0, None), "impala": (4279.0, 0.5), "central_inference": (1725.0, 0.0)}
+    runs = []
+    for seed in range(1, seeds + 1):
+        for name, speed in speeds.items():
+            rate = speed * (1 + 0.02 * seed)
+            times = [1.2 * (point + 1) + 0.01 * seed for point in range(50)]
+            runs.append(
+                {
+                    "architecture": name,
+                    "seed": seed,
+                    "frames_per_s": rate,
+                    "updates_per_s": rate / 640,
+                    "bytes_per_frame": sent[name][0],
+                    "parameter_share": sent[name][1],
+                    "latency_p50_s": 600 / rate,
+                    "latency_p95_s": 900 / rate,
+                    "actor_idle": 0.25,
+                    "learner_idle": 0.4,
+                    "policy_lag": 1.5,
+                    "curve": [[t, int(rate * t), None if t < 3 else 1 + 1e-5 * rate * t + 0.05 * seed] for t in times],
+                }
+            )
+    document = {
+        "schema_version": 1,
+        "command": ["cli.py", "bench", "architectures", "training.num_threads=1"],
+        "commit": "0123456789ab",
+        "hardware": {"cpu": "Example CPU @ 2.5 GHz", "cpu_count": 2, "gpus": []},
+        "experiment": {"name": "breakout_vtrace_demo", "env": {"game": "breakout", "num_envs": 32}},
+        "num_actors": 2,
+        "seconds": 60.0,
+        "runs": runs,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+    return path
 
 
 def write_gif(path: Path) -> None:

@@ -22,11 +22,12 @@ from rich.table import Table
 
 from seed_hpc.config import Experiment, load_experiment
 from seed_hpc.errors import UserError
-from seed_hpc.profiling.tables import write_json
+from seed_hpc.files import write_json
+from seed_hpc.report.architectures import CLOSED_LOOP, FILE
 from seed_hpc.training.process import prepare_process
 from seed_hpc.training.run_directory import command_line, commit, hardware, versions
 
-CLOSED_LOOP = "closed_loop"
+DEFAULT_JSON = Path("results") / FILE
 _POINTS = 50  # of a learning curve
 
 
@@ -66,7 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="training of each run (default 60)")
     parser.add_argument("--seeds", default="1,2,3,4,5", help="separated by commas (default 1,2,3,4,5)")
     parser.add_argument("--actors", type=int, default=0, help="actor processes (default: processors)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures and curves to FILE")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        default=DEFAULT_JSON,
+        metavar="FILE",
+        help=f"all figures and curves (default {DEFAULT_JSON}, which the report shows)",
+    )
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for example env.num_envs=64")
 
 
@@ -79,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
     num_actors = args.actors or len(os.sched_getaffinity(0))
     seeds = _seeds(args.seeds)
     check(experiment, num_actors, args.seconds)
+    _make_folder(args.json.parent)
+    measured_commit = commit()  # before the measurement: a checkout may move on meanwhile
     runs: list[Run] = []
     for seed in seeds:
         training = dataclasses.replace(experiment.training, seed=seed, device="cpu")
@@ -91,8 +100,7 @@ def run(args: argparse.Namespace) -> int:
     Console().print(
         table(runs, f"{experiment.name}, {num_actors} actors, {args.seconds:g} s a run, {len(seeds)} seeds")
     )
-    if args.json is not None:
-        write_json(args.json, document(args, experiment, num_actors, runs))
+    write_json(args.json, document(args, experiment, num_actors, runs, measured_commit))
     return 0
 
 
@@ -101,6 +109,14 @@ def _seeds(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
         raise UserError(f"--seeds is '{text}', it must be integers separated by commas") from error
+
+
+def _make_folder(folder: Path) -> None:
+    """Finds out before the measurement, which takes minutes, whether its figures can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be made ({error.strerror}): choose another file with --json") from error
 
 
 def check(experiment: Experiment, num_actors: int, seconds: float) -> None:
@@ -281,12 +297,14 @@ def table(runs: list[Run], title: str) -> Table:
     return result
 
 
-def document(args: argparse.Namespace, experiment: Experiment, num_actors: int, runs: list[Run]) -> dict[str, Any]:
+def document(
+    args: argparse.Namespace, experiment: Experiment, num_actors: int, runs: list[Run], measured_commit: str | None
+) -> dict[str, Any]:
     """Returns all figures with what they depend on, as plain JSON values."""
     return {
         "schema_version": 1,
         "command": command_line(),
-        "commit": commit(),
+        "commit": measured_commit,
         "versions": versions(),
         "hardware": hardware("cpu"),
         "experiment": experiment.to_dict(),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from seed_hpc.distributed import launch, planner, topology
 from seed_hpc.errors import RunFailedError, UserError, nearest
-from seed_hpc.profiling.tables import write_json
+from seed_hpc.files import write_json
 
 if TYPE_CHECKING:
     import torch

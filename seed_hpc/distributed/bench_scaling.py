@@ -26,7 +26,7 @@ from typing import Any
 from seed_hpc.config import Experiment, load_experiment
 from seed_hpc.distributed import planner, topology
 from seed_hpc.errors import RunFailedError, UserError
-from seed_hpc.profiling.tables import write_json
+from seed_hpc.files import write_json
 
 
 @dataclass(frozen=True, kw_only=True)

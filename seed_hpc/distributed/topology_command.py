@@ -13,7 +13,7 @@ from typing import Any
 
 from seed_hpc.distributed import launch, planner, topology
 from seed_hpc.errors import UserError
-from seed_hpc.profiling.tables import write_json
+from seed_hpc.files import write_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -27,7 +27,7 @@ from seed_hpc.envs.games import find_game
 from seed_hpc.envs.parity import import_ale_py
 from seed_hpc.envs.roms import read_rom, rom_folder
 from seed_hpc.errors import MissingDependencyError, UserError, nearest
-from seed_hpc.profiling.tables import write_json
+from seed_hpc.files import write_json
 from seed_hpc.training.run_directory import command_line, commit, hardware, versions
 
 FRAMESKIP = 4

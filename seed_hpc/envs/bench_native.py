@@ -34,7 +34,7 @@ from seed_hpc.envs.bench_env import (
 from seed_hpc.envs.environment_table import find_environment
 from seed_hpc.envs.native_vector import NativeVectorEnv
 from seed_hpc.errors import UserError
-from seed_hpc.profiling.tables import write_json
+from seed_hpc.files import write_json
 
 _SEED = 1
 

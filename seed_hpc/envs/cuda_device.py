@@ -29,7 +29,7 @@ class CudaDevice:
     """
 
     def __init__(self, name: str) -> None:
-        self.torch_device = _find_device(name)
+        self.torch_device = find_device(name)
         self.number = int(self.torch_device.index or 0)
         self.library = _load_library(self._architecture())
 
@@ -51,20 +51,30 @@ class CudaDevice:
         return torch.cuda.device(self.torch_device)
 
 
-def _find_device(name: str) -> torch.device:
+def find_device(name: str, *, library: bool = True) -> torch.device:
+    """Returns PyTorch's device of a name.
+
+    Args:
+        name: "cuda" (the current one) or "cuda:1".
+        library: Whether libseed_cuda.so is needed, too, so that a message speaks of it.
+
+    Raises:
+        UserError: There is no such device.
+        MissingDependencyError: No PyTorch or no device.
+    """
+    also = " and libseed_cuda.so" if library else ""
+    advice = "`make kernels` builds the library (docs/cuda.md), or use device='cpu'" if library else "use device='cpu'"
     try:
         import torch
     except ImportError as error:
         raise MissingDependencyError(
-            f"device='{name}' needs PyTorch, an NVIDIA GPU and libseed_cuda.so: `pip install torch`, then "
-            "`make kernels` (docs/cuda.md), or use device='cpu'"
+            f"device='{name}' needs PyTorch with an NVIDIA GPU{also}: `pip install torch`; {advice}"
         ) from error
     if not torch.cuda.is_available():
         without = torch.version.cuda is None
         why = "is a build without CUDA (get one from pytorch.org)" if without else "finds no device (see nvidia-smi)"
         raise MissingDependencyError(
-            f"device='{name}' needs an NVIDIA GPU that PyTorch can use and libseed_cuda.so: torch {torch.__version__} "
-            f"{why}; `make kernels` builds the library (docs/cuda.md), or use device='cpu'"
+            f"device='{name}' needs an NVIDIA GPU that PyTorch can use{also}: torch {torch.__version__} {why}; {advice}"
         )
     try:
         device = torch.device(name)

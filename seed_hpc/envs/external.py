@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Environments that are not ours, as a vector: a shared library with a plain C interface, or any gymnasium environment.
 
-    parent: actions -> shared memory -> worker processes -> shared memory -> copies for the caller
+    parent: actions -> shared memory -> worker processes -> shared memory -> copies for the caller, or to a device
 
 Each lane lives in a worker process. When one crashes, hangs or reports an error, the episodes of its lanes are
 truncated there (`infos["crashed"]`), the process is started anew, and the run goes on.
@@ -14,7 +14,7 @@ import logging
 import multiprocessing
 import signal
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection as connections
 from pathlib import Path
@@ -26,7 +26,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from seed_hpc.envs.environment_table import require_cpu
+from seed_hpc.envs.cuda_device import find_device
 from seed_hpc.envs.external_worker import KINDS, Board, Shape, describe, serve
 from seed_hpc.envs.vector import _AUTORESET, _autoreset_mode, _converter, _int32, _target
 from seed_hpc.errors import UserError
@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 _SNAPSHOT = struct.Struct("<8sQqi?")
 _SNAPSHOT_MAGIC = b"SEEDEXT1"
 _MOST_RESTARTS = 3  # in a row without a step in between
+_RESULTS = ("observations", "rewards", "terminations", "truncations")
 
 
 def is_external(name: str) -> bool:
@@ -62,8 +63,8 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         timeout_s: A worker that does not answer for so long counts as crashed.
         autoreset_mode: `NextStep`, `SameStep` or `Disabled` (gymnasium's AutoresetMode).
         num_threads: Not used; processes run the lanes.
-        output: "numpy" or "torch" (CPU tensors).
-        device: "cpu".
+        output: "numpy" or "torch" (CPU tensors); on a device it is always torch.
+        device: "cpu", or the CUDA device to which results go; the environments themselves run on the host.
         first_env_id: Number of lane 0: give rank r of a job r * num_envs.
 
     Raises:
@@ -71,6 +72,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
     """
 
     reward_dtype: Any  # torch's float32, for the training loop
+    steps_on_host = True  # a CUDA graph cannot hold a step
 
     def __init__(
         self,
@@ -89,11 +91,12 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         del num_threads
         self._workers: list[_Worker] = []
         self._board: Any = None
-        require_cpu(device)
+        self._transfer: Any = None
+        self._device: Any = find_device(device, library=False) if device != "cpu" else None
         if data is not None:
             raise UserError(f"'{name}' takes no data")
         self._kind, _, self._name = name.partition(":")
-        self._to_output = _converter(output)
+        self._to_output = _converter(output) if self._device is None else self._to_device
         self.autoreset_mode = _autoreset_mode(autoreset_mode)
         self.num_envs = _int32("num_envs", num_envs)
         for argument, value in (("num_envs", self.num_envs), ("lanes_per_process", lanes_per_process)):
@@ -116,7 +119,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {"autoreset_mode": self.autoreset_mode}
-        if output == "torch":
+        if output == "torch" or self._device is not None:
             import torch
 
             self.reward_dtype = torch.float32
@@ -130,6 +133,10 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
             self._workers.append(_Worker(*self._start(lanes), lanes))
         for worker in self._workers:
             self._require(worker, "made")
+        if self._device is not None:
+            from seed_hpc.envs.host_transfer import HostTransfer
+
+            self._transfer = HostTransfer({name: getattr(self._board, name) for name in _RESULTS}, self._device)
 
     # ---- Processes -----------------------------------------------------------------------------------------------
 
@@ -259,33 +266,52 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             UserError: An action is not usable, or an environment fails again and again.
         """
-        board = self._step_board(actions)
+        board = self._open_board()
+        if self._transfer is not None:
+            results = self._transfer.new_targets()
+            self._step_to_device(actions, results)
+        else:
+            self._step_board(actions)
+            results = {name: self._to_output(getattr(board, name).copy()) for name in _RESULTS}
         infos = self._infos()
         done = board.terminations | board.truncations
         if self.autoreset_mode == AutoresetMode.SAME_STEP and done.any():
             infos["final_obs"] = self._to_output(board.final_observations.copy())
-        rows = (board.observations, board.rewards, board.terminations, board.truncations)
-        observations, rewards, terminations, truncations = (self._to_output(row.copy()) for row in rows)
+        observations, rewards, terminations, truncations = (results[name] for name in _RESULTS)
         return observations, rewards, terminations, truncations, infos
 
     def step_into(
         self, actions: ArrayLike, observations: Any, rewards: Any, terminations: Any, truncations: Any
     ) -> None:
         """Steps and writes the results into memory of the caller; see `NativeVectorEnv.step_into`."""
-        board, lanes, space = self._open_board(), (self.num_envs,), self.observation_space
-        targets = (
-            (observations, board.observations, "observations", space.shape),
-            (rewards, board.rewards, "rewards", lanes),
-            (terminations, board.terminations, "terminations", lanes),
-            (truncations, board.truncations, "truncations", lanes),
-        )
-        for target, source, name, shape in targets:
-            _target(target, name, shape, source.dtype)
+        board = self._open_board()
+        targets = dict(zip(_RESULTS, (observations, rewards, terminations, truncations), strict=True))
+        if self._transfer is not None:
+            self._step_to_device(actions, targets)
+            return
+        # No array of the board is held meanwhile: an environment that fails again and again closes it.
+        for name, target in targets.items():
+            _target(target, name, getattr(board, name).shape, getattr(board, name).dtype)
         self._step_board(actions)
-        for target, source, _, _ in targets:
-            np.copyto(target if isinstance(target, np.ndarray) else target.numpy(), source)
+        for name, target in targets.items():
+            np.copyto(target if isinstance(target, np.ndarray) else target.numpy(), getattr(board, name))
 
-    def _step_board(self, actions: ArrayLike) -> Any:
+    def _step_to_device(self, actions: Any, targets: dict[str, Any]) -> None:
+        """Steps; a worker's observations travel while the next ones still step."""
+        transfer = self._transfer
+        transfer.begin(targets)
+        self._step_board(actions, arrived=lambda lanes: transfer.send("observations", lanes))
+        for name in _RESULTS[1:]:  # a few bytes a lane: at once for all
+            transfer.send(name, range(self.num_envs))
+        transfer.finish()
+
+    def _to_device(self, array: Any) -> Any:
+        import torch
+
+        return torch.from_numpy(array).to(self._device)
+
+    def _step_board(self, actions: Any, arrived: Callable[[range], None] = lambda lanes: None) -> None:
+        """Steps; calls `arrived` with the lanes whose results are on the board, until all have been named."""
         board = self._open_board()
         if not self._seeded:
             raise UserError("the environments have not been reset: call reset first")
@@ -295,7 +321,9 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
             raise UserError(f"the episode of lane {lane} has ended: reset the lane before you step it")
         self._crashed[:] = False
         if self._restored.any():
-            return self._end_restored(board)
+            self._end_restored(board)
+            arrived(range(self.num_envs))
+            return
         for worker in self._workers:
             self._tell(worker, b"S")
         for worker in self._workers:
@@ -303,7 +331,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
                 worker.num_failures = 0
             else:
                 self._renew(worker, fault)
-        return board
+            arrived(worker.lanes)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends the processes and frees the memory."""
@@ -316,6 +344,9 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
             worker.process.join()
             worker.connection.close()
         self._workers = []
+        if self._transfer is not None:
+            self._transfer.close()
+            self._transfer = None
         if self._board is not None:
             self._board.close(remove=True)
             self._board = None
@@ -362,14 +393,13 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
             board.ended[lane] = ended
             self._restored[lane] = not ended
 
-    def _end_restored(self, board: Any) -> Any:
+    def _end_restored(self, board: Any) -> None:
         """Truncates interrupted episodes; all other lanes wait for one step, which reports nothing new."""
         board.rewards[:] = 0
         board.terminations[:] = False
         board.truncations[:] = self._restored
         board.ended |= self._restored
         self._restored[:] = False
-        return board
 
     # ---- Arguments -----------------------------------------------------------------------------------------------
 
@@ -382,8 +412,9 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         rows = {"env_id": np.arange(self.num_envs, dtype=np.int32), "episode_steps": self._board.steps.copy()}
         return {key: self._to_output(row) for key, row in {**rows, "crashed": self._crashed.copy()}.items()}
 
-    def _read_actions(self, actions: ArrayLike) -> None:
-        given, target = np.asarray(actions), self._board.actions
+    def _read_actions(self, actions: Any) -> None:
+        on_host = actions.cpu() if self._transfer is not None and hasattr(actions, "cpu") else actions
+        given, target = np.asarray(on_host), self._board.actions
         if given.shape != target.shape:
             raise UserError(f"actions have the shape {given.shape}, they must have {target.shape}")
         if given.dtype.kind not in ("fiu" if self.continuous else "iu"):

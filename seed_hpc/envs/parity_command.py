@@ -20,7 +20,7 @@ from seed_hpc.envs.games import find_game, game_names
 from seed_hpc.envs.parity import Comparison
 from seed_hpc.envs.roms import read_rom
 from seed_hpc.errors import UserError, nearest
-from seed_hpc.profiling.tables import write_json
+from seed_hpc.files import write_json
 
 
 @dataclass(frozen=True, kw_only=True)

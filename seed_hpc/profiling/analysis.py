@@ -366,7 +366,14 @@ _UTILISATION = {
     "cpu_pct": ("cpu_utilisation", "%", 1.0),
     "process_cpu_pct": ("process_cpu", "%", 1.0),
     "process_rss_bytes": ("process_memory", "GiB", 1 / (1 << 30)),
+    "disk_read_bytes_per_s": ("disk_read", "MB/s", 1e-6),
+    "disk_write_bytes_per_s": ("disk_written", "MB/s", 1e-6),
+    "network_sent_bytes_per_s": ("network_sent", "MB/s", 1e-6),
+    "network_received_bytes_per_s": ("network_received", "MB/s", 1e-6),
 }
+# Fields that the report shows over time as well, and how many points of each.
+_OVER_TIME = ("gpu_utilization_pct", "cpu_pct", "power_w", "sm_clock_mhz")
+_TIMELINE_POINTS = 240
 
 
 def utilisation(device: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -394,6 +401,44 @@ def utilisation(device: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str
                 }
             )
     return table
+
+
+def timeline(device: str, parts: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Follows a few fields of one device, or of a host, through a run.
+
+    Args:
+        device: Its name.
+        parts: Its samples in order of time, one part for each time that the run was started; the time between parts
+            does not count.
+
+    Returns:
+        A row {device, metric, unit, time_s, values} for each field that was measured: means over equal stretches of
+        time, None where a stretch has no sample.
+    """
+    rows: list[Mapping[str, Any]] = []
+    times: list[float] = []
+    begin_s = 0.0
+    for part in parts:
+        rows += part
+        times += [begin_s + row["time_s"] - part[0]["time_s"] for row in part]
+        begin_s = times[-1] if times else 0.0
+    if not rows:
+        return []
+    count = min(_TIMELINE_POINTS, len(rows))
+    width = times[-1] / count or 1.0
+    stretches = [min(count - 1, int(time_s / width)) for time_s in times]
+    found = []
+    for name in _OVER_TIME:
+        metric, unit, factor = _UTILISATION[name]
+        values: list[list[float]] = [[] for _ in range(count)]
+        for stretch, row in zip(stretches, rows, strict=True):
+            if row.get(name) is not None:
+                values[stretch].append(row[name] * factor)
+        if any(values):
+            means = [statistics.fmean(each) if each else None for each in values]
+            centres = [(index + 0.5) * width for index in range(count)]
+            found.append({"device": device, "metric": metric, "unit": unit, "time_s": centres, "values": means})
+    return found
 
 
 def throttled_shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

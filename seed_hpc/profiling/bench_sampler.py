@@ -26,8 +26,8 @@ import torch
 from rich.console import Console
 
 from seed_hpc.errors import UserError
+from seed_hpc.files import write_json
 from seed_hpc.profiling.sampler import DEFAULT_HZ, Sampler, read_samples
-from seed_hpc.profiling.tables import write_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from seed_hpc.errors import UserError
+from seed_hpc.files import write_json
 from seed_hpc.profiling.doctor import GIB, Check, Machine, Plan, examine, to_json
-from seed_hpc.profiling.tables import write_json
 
 _MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[bold red]FAIL[/]", "absent": "[dim]absent[/]"}
 

@@ -31,6 +31,7 @@ from seed_hpc import _native
 from seed_hpc.envs import environment_build, roms, translation
 from seed_hpc.envs.games import GameInfo, find_game, game_names
 from seed_hpc.errors import MissingDependencyError, RunFailedError, UserError
+from seed_hpc.files import write_json
 from seed_hpc.profiling.gpu_resources import (
     ARCHITECTURES,
     KernelResources,
@@ -38,7 +39,6 @@ from seed_hpc.profiling.gpu_resources import (
     parse_launch_bounds,
     theoretical_occupancy,
 )
-from seed_hpc.profiling.tables import write_json
 from seed_hpc.report import wording
 
 # Where a kernel that spills or leaves half of a multiprocessor empty fails the build unless a reason is given.

@@ -16,10 +16,11 @@ from pathlib import Path
 from rich.console import Console
 
 from seed_hpc.errors import UserError
+from seed_hpc.files import write_json
 from seed_hpc.profiling import profiled_run
 from seed_hpc.profiling.profiler_files import parse_since, read_profiler_file, refuse_stale
 from seed_hpc.profiling.sampler import Sampler, read_samples
-from seed_hpc.profiling.tables import Profile, Summary, write_json
+from seed_hpc.profiling.tables import Profile, Summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from seed_hpc.errors import MissingDependencyError, UserError
+from seed_hpc.files import write_json
 from seed_hpc.profiling import ranges
 from seed_hpc.profiling.profiler_files import read_profiler_file, refuse_stale
-from seed_hpc.profiling.tables import Profile, write_json
+from seed_hpc.profiling.tables import Profile
 
 _RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 # ncu replays a kernel several times, and a replayed NCCL kernel waits for peers that do not replay: it hangs. NCCL's

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from seed_hpc.errors import UserError
+from seed_hpc.files import write_json
 from seed_hpc.profiling import analysis, findings, nsys, torch_trace
 from seed_hpc.profiling.analysis import Ceilings
 from seed_hpc.profiling.ceilings import from_json
 from seed_hpc.profiling.nsys import Interval
 from seed_hpc.profiling.sampler import Samples, read_samples
-from seed_hpc.profiling.tables import Profile, write_json
+from seed_hpc.profiling.tables import Profile
 
 ANALYSIS_FILE = "profile/analysis.json"
 _GIB = 1 << 30
@@ -34,7 +35,7 @@ def analyse_run(directory: Path) -> dict[str, Any]:
         directory: The run directory.
 
     Returns:
-        The document: overlap, efficiency, occupancy, roofline, energy, utilisation, findings, notes.
+        The document: overlap, efficiency, occupancy, roofline, energy, utilisation, timeline, findings, notes.
 
     Raises:
         UserError: The folder is no run directory, or nothing was profiled or sampled.
@@ -62,8 +63,9 @@ def analyse_run(directory: Path) -> dict[str, Any]:
     worth_saying = {name for profile in profiles for name in findings.prominent(profile)}
     evidence.occupancies = [row for row in occupancies if row.kernel in worth_saying]
     evidence.roofline = [point for point in points if point.kernel in worth_saying]
+    timeline: list[dict[str, Any]] = []
     for host in sorted({str(part.info.get("host", "host")) for part in samples}):
-        _add_samples(evidence, host, [part for part in samples if part.info.get("host", "host") == host])
+        timeline += _add_samples(evidence, host, [part for part in samples if part.info.get("host", "host") == host])
     document = {
         "schema_version": 1,
         "overlap": [{**asdict(row), "hidden_share": row.hidden_share} for row in evidence.overlaps],
@@ -75,6 +77,7 @@ def analyse_run(directory: Path) -> dict[str, Any]:
         },
         "energy": _energy(directory, samples, notes),
         "utilisation": evidence.utilisation,
+        "timeline": timeline,
         "findings": [asdict(finding) for finding in findings.find(evidence)],
         "notes": notes,
     }
@@ -152,18 +155,23 @@ def _ceilings(folder: Path, profiles: list[Profile], notes: list[str]) -> Ceilin
     return None
 
 
-def _add_samples(evidence: findings.Evidence, host: str, parts: list[Samples]) -> None:
-    """Adds the samples of one node; a run that was resumed has several parts."""
-    host_rows = [row for part in parts for row in part.host.to_pylist()]
+def _add_samples(evidence: findings.Evidence, host: str, parts: list[Samples]) -> list[dict[str, Any]]:
+    """Adds the samples of one node, and returns them over time; a run that was resumed has several parts."""
+    parts = sorted(parts, key=lambda part: float(part.info.get("started_s") or 0.0))
+    by_part = [part.host.to_pylist() for part in parts]
+    timeline = analysis.timeline(host, by_part)
+    host_rows = [row for rows in by_part for row in rows]
     evidence.utilisation += analysis.utilisation(host, host_rows)
     if memory := _most_memory(host_rows):
         evidence.host_memory[host] = memory
-    gpu_rows = [row for part in parts for row in part.gpu.to_pylist()]
+    by_part = [part.gpu.to_pylist() for part in parts]
     devices = {device["uuid"]: device for part in parts for device in part.info.get("devices", [])}
     for uuid, device in devices.items():
-        rows = [row for row in gpu_rows if row["uuid"] == uuid]
+        own = [[row for row in rows if row["uuid"] == uuid] for rows in by_part]
+        rows = [row for part in own for row in part]
         label = f"{host} GPU {device['index']}" if device.get("parent_uuid") is None else f"{host} {uuid}"
         evidence.utilisation += analysis.utilisation(label, rows)
+        timeline += analysis.timeline(label, own)
         evidence.throttled.update(
             {f"{label}: {reason}": share for reason, share in analysis.throttled_shares(rows).items()}
         )
@@ -175,6 +183,7 @@ def _add_samples(evidence: findings.Evidence, host: str, parts: list[Samples]) -
         if device.get("lost"):
             evidence.lost.append(uuid)
     evidence.events += [event for part in parts for event in part.info.get("events", [])]
+    return timeline
 
 
 def _most_memory(rows: list[dict[str, Any]]) -> tuple[float, float] | None:

@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seed_hpc.errors import MissingDependencyError, UserError
+from seed_hpc.files import write_json
 from seed_hpc.profiling import host, nvml
-from seed_hpc.profiling.tables import write_json
 
 logger = logging.getLogger(__name__)
 

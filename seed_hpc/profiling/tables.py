@@ -7,12 +7,9 @@ nanoseconds, sizes bytes, rates per second; a value that the tool did not give i
 
 from __future__ import annotations
 
-import json
-import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 SCHEMA_VERSION = 1
@@ -120,21 +117,3 @@ def finish_table(rows: Iterable[SummaryT]) -> list[SummaryT]:
         if total_ns > 0 and row.total_ns is not None:
             row.share_pct = 100.0 * row.total_ns / total_ns
     return table
-
-
-def write_json(path: Path, document: Any) -> None:
-    """Writes JSON in one step (a reader never sees half a file); NaN and infinity become null."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(_finite(document), indent=2) + "\n", encoding="utf-8")
-    partial.replace(path)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return value

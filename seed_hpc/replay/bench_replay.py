@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seed_hpc.errors import MissingDependencyError, UserError, nearest
-from seed_hpc.profiling.tables import write_json
+from seed_hpc.files import write_json
 from seed_hpc.replay import PrioritizedReplay, Transitions
 from seed_hpc.training.run_directory import command_line, commit, hardware, versions
 

@@ -19,6 +19,7 @@ import jsonschema
 from seed_hpc import __version__
 from seed_hpc.profiling.analysis import scaling
 from seed_hpc.report import wording
+from seed_hpc.report.architectures import architecture_findings
 from seed_hpc.report.findings import SEVERITIES, Finding, analysis_findings, kernel_findings, run_findings
 from seed_hpc.report.run_record import RunRecord, finite_or_none, thin
 from seed_hpc.report.statistics import bootstrap_mean, quantile
@@ -40,6 +41,7 @@ def build_document(
     jobs: Sequence[JsonObject] = (),
     title: str | None = None,
     commit: str | None = None,
+    architectures: JsonObject | None = None,
 ) -> JsonObject:
     """Assembles the report of one or more runs.
 
@@ -49,6 +51,7 @@ def build_document(
         jobs: Rows of the pipeline's benchmark files.
         title: Headline; by default the agent and the game.
         commit: Commit of the checkout that writes the report.
+        architectures: From `load_architectures`; None where nobody measured them.
 
     Returns:
         A document that schema.json accepts.
@@ -56,6 +59,7 @@ def build_document(
     sections = [run_section(run) for run in runs]
     findings = [finding for section in sections for finding in run_findings(section)] + kernel_findings(kernels)
     findings += [finding for run in runs for finding in analysis_findings(run.label, run.analysis)]
+    findings += architecture_findings(architectures)
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return {
         "schema_version": SCHEMA_VERSION,
@@ -66,6 +70,7 @@ def build_document(
         "findings": [finding.to_json() for finding in findings],
         "runs": sections,
         "scaling": scaling_sections(sections),
+        "architectures": architectures,
         "kernels": list(kernels),
         "jobs": list(jobs),
         "not_measured": not_measured(sections, kernels),
@@ -101,6 +106,7 @@ def run_section(run: RunRecord) -> JsonObject:
         "phases": _phases(run),
         "memory": _memory(run),
         "utilisation": (run.analysis or {}).get("utilisation", []),
+        "timeline": (run.analysis or {}).get("timeline", []),
         "analysis": _analysis(run),
         "profiles": [{key: profile.get(key) for key in PROFILE_KEYS} for profile in run.profiles],
         "gif": "episode.gif" if run.gif else None,
@@ -380,13 +386,10 @@ def _placement(run: RunRecord) -> JsonObject:
 
 
 def _provenance(run: RunRecord) -> JsonObject:
-    command = run.info.get("command")
-    if isinstance(command, list) and command[:1] in (["cli.py"], ["__main__.py"]):  # started with python -m
-        command = ["seed-hpc", *command[1:]]
     seed = run.setting("training.seed", run.setting("seed"))
     return {
         "commit": _text(run.info.get("commit")),
-        "command": " ".join(map(str, command)) if isinstance(command, list) else _text(command),
+        "command": wording.command(run.info.get("command")),
         "seed": seed if isinstance(seed, int) else None,
         "started": _text(run.info.get("started")),
         "ended": _text(run.info.get("ended")),

@@ -14,6 +14,7 @@ import jinja2
 import yaml
 
 from seed_hpc.report import wording
+from seed_hpc.report.architectures import table_rows
 from seed_hpc.report.document import ANALYSIS_KEYS, interval
 
 SEVERITY_NAMES = {"serious": "Serious", "warning": "Warning", "info": "Note", "good": "Good"}
@@ -108,6 +109,7 @@ def _environment() -> jinja2.Environment:
         percent=wording.percent,
         interval=interval,
         flatten=flatten,
+        table_rows=table_rows,
         yaml=lambda value: yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip(),
     )
     return environment

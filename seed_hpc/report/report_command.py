@@ -6,9 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,10 @@ from typing import Any
 from rich.console import Console
 
 from seed_hpc.errors import UserError
+from seed_hpc.files import write_json, write_text
 from seed_hpc.report import wording
+from seed_hpc.report.architectures import FILE as ARCHITECTURES_FILE
+from seed_hpc.report.architectures import load_architectures
 from seed_hpc.report.compare import Comparison, compare_runs, has_regression
 from seed_hpc.report.document import build_document, read_jobs, run_section, validate_document
 from seed_hpc.report.page import render_html, render_markdown
@@ -36,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kernels", nargs="+", type=Path, default=[], metavar="FILE", help="kernels.json files of `kernels build`"
     )
     parser.add_argument("--jobs", type=Path, metavar="DIR", help="benchmark files that the pipeline's rules wrote")
+    parser.add_argument(
+        "--architectures",
+        type=Path,
+        metavar="FILE",
+        help=f"what `bench architectures` measured; by default {ARCHITECTURES_FILE} beside DIR, where it exists",
+    )
     parser.add_argument(
         "--compare",
         nargs="+",
@@ -59,7 +66,14 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--json belongs to --compare; a report's data are in its report.json")
     if not args.runs:
         raise UserError("name at least one run directory, results/<experiment>/<run_id>, or use --compare A B")
-    write_report(args.runs, args.output, kernels=args.kernels, jobs=args.jobs, title=args.title)
+    write_report(
+        args.runs,
+        args.output,
+        kernels=args.kernels,
+        jobs=args.jobs,
+        title=args.title,
+        architectures=args.architectures or _architectures_beside(args.output),
+    )
     return 0
 
 
@@ -70,6 +84,7 @@ def write_report(
     kernels: Sequence[Path] = (),
     jobs: Path | None = None,
     title: str | None = None,
+    architectures: Path | None = None,
 ) -> dict[str, Any]:
     """Writes index.html, report.json and summary.md.
 
@@ -79,6 +94,7 @@ def write_report(
         kernels: kernels.json files.
         jobs: Folder of Snakemake's benchmark files.
         title: Headline.
+        architectures: What `seed-hpc bench architectures` wrote; None leaves its section out.
 
     Returns:
         The document that report.json holds.
@@ -96,6 +112,7 @@ def write_report(
         jobs=read_jobs(jobs) if jobs is not None else [],
         title=title,
         commit=_commit(),
+        architectures=load_architectures(architectures) if architectures is not None else None,
     )
     # NaN and numbers that JSON does not have never leave this process.
     document = dict(json.loads(json.dumps(document, default=str), parse_constant=lambda _: None))
@@ -103,14 +120,20 @@ def write_report(
     gifs = {record.label: record.gif for record in records if record.gif is not None}
     try:
         output.mkdir(parents=True, exist_ok=True)
-        _write(output / "index.html", render_html(document, gifs))
-        _write(output / "report.json", json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-        _write(output / "summary.md", render_markdown(document))
+        write_text(output / "index.html", render_html(document, gifs))
+        write_text(output / "report.json", json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        write_text(output / "summary.md", render_markdown(document))
     except OSError as error:
         raise UserError(f"{output} cannot be written ({error.strerror}): give another folder with --output") from error
     logger.info("%s", document["verdict"]["text"])
     logger.info("report: %s", output / "index.html")
     return document
+
+
+def _architectures_beside(output: Path) -> Path | None:
+    """The measurement in the results folder that the report is in, if there is one."""
+    path = output.parent / ARCHITECTURES_FILE
+    return path if path.is_file() else None
 
 
 def _compare(paths: Sequence[Path], tolerance: float, json_file: Path | None) -> int:
@@ -131,8 +154,7 @@ def _compare(paths: Sequence[Path], tolerance: float, json_file: Path | None) ->
             "comparisons": [comparison.to_json() for comparison in comparisons],
         }
         try:
-            json_file.parent.mkdir(parents=True, exist_ok=True)
-            _write(json_file, json.dumps(verdict, indent=2) + "\n")
+            write_json(json_file, verdict)
         except OSError as error:
             raise UserError(f"{json_file} cannot be written ({error.strerror})") from error
     return 1 if regressed else 0
@@ -181,19 +203,6 @@ def _refuse_equal_labels(labels: Sequence[str]) -> None:
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise UserError(f"the run {twice[0]} was named twice: name each run once")
-
-
-def _write(path: Path, text: str) -> None:
-    """Replaces the file in one step: a reader (or a full disk) never leaves half a report."""
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
 
 
 def _commit() -> str | None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 ABSENT = "–"
 
 
@@ -68,3 +70,12 @@ def percent(share: float | None) -> str:
 def plural(number_of: int, noun: str) -> str:
     """1 run, 2 runs."""
     return f"{number_of} {noun}{'' if number_of == 1 else 's'}"
+
+
+def command(words: Any) -> str | None:
+    """The command that a record holds, as a user types it; None where it holds none."""
+    if isinstance(words, list):
+        if words[:1] in (["cli.py"], ["__main__.py"]):  # started with python -m
+            words = ["seed-hpc", *words[1:]]
+        return " ".join(map(str, words))
+    return None if words is None else str(words)

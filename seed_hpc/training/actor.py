@@ -39,7 +39,7 @@ class Actor:
         clip_rewards: Whether the learner sees rewards clipped to [-1, 1].
         num_buffers: Rollouts that may be in use at once.
         precision: Of the network's products.
-        use_cuda_graph: Whether to capture the unroll (on CUDA only).
+        use_cuda_graph: Whether to capture the unroll (on CUDA only, and not with environments that step on the host).
         device: Where all of this is.
     """
 
@@ -70,7 +70,8 @@ class Actor:
         self._released = [Signal(device) for _ in range(num_buffers)]
         self._times: dict[int, tuple[Instant, Instant]] = {}
         self._graphs: list[torch.cuda.CUDAGraph | None] = [None] * num_buffers
-        self._use_cuda_graph = use_cuda_graph and device.type == "cuda"
+        on_host = getattr(envs, "steps_on_host", False)
+        self._use_cuda_graph = use_cuda_graph and device.type == "cuda" and not on_host
 
         with self._stream.use():
             obs_BX, _ = envs.reset(seed=seed)

@@ -22,8 +22,8 @@ import torch
 
 from seed_hpc.config import Experiment, default_experiment, load_experiment
 from seed_hpc.errors import UserError
+from seed_hpc.files import write_json
 from seed_hpc.profiling import ranges
-from seed_hpc.profiling.tables import write_json
 from seed_hpc.training.loop import ClosedLoop
 from seed_hpc.training.process import prepare_process
 from seed_hpc.training.run_directory import command_line, commit, hardware, versions

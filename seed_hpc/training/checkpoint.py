@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from seed_hpc.errors import RunFailedError, UserError
-from seed_hpc.training.files import write_atomically, write_json
+from seed_hpc.files import write_atomically, write_json
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from PIL import Image
 from torch import Tensor
 
 from seed_hpc.config import Experiment
+from seed_hpc.files import write_atomically
 from seed_hpc.training.environments import make_environments
 from seed_hpc.training.evaluate import WHOLE_GAMES, Episodes, load_policy, play_episodes
-from seed_hpc.training.files import write_atomically
 
 FRAME_MILLISECONDS = 60  # 15 steps a second are 67 ms; GIF counts in hundredths
 

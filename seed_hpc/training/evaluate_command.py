@@ -38,10 +38,10 @@ def run(args: argparse.Namespace) -> int:
     """Evaluates; returns 1 only where --require-better-than-... is not met."""
     prepare_process()
     from seed_hpc.envs.environment_table import is_environment
+    from seed_hpc.files import write_json
     from seed_hpc.training.checkpoint import CheckpointStore
     from seed_hpc.training.episode_gif import record_episode
     from seed_hpc.training.evaluate import beats_random, beats_reference, evaluate
-    from seed_hpc.training.files import write_json
     from seed_hpc.training.loop import choose_device
     from seed_hpc.training.run_directory import RunDirectory, now
 

@@ -29,7 +29,7 @@ from typing import Any
 from seed_hpc import __version__
 from seed_hpc.config import Experiment
 from seed_hpc.errors import UserError
-from seed_hpc.training.files import write_json
+from seed_hpc.files import write_json
 
 _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "omegaconf")
 

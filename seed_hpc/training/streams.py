@@ -29,7 +29,7 @@ class Stream:
 
 
 class Signal:
-    """A point in one stream's work that other streams can wait for; the host never waits.
+    """A point in one stream's work that other streams can wait for; the host waits in `synchronize` alone.
 
     Args:
         device: On a CPU the signal does nothing.
@@ -47,6 +47,11 @@ class Signal:
         """The current stream's further work starts after the mark; at once if there is none yet."""
         if self._event is not None:
             self._event.wait()
+
+    def synchronize(self) -> None:
+        """The host waits until the device has reached the mark; not at all if there is none yet."""
+        if self._event is not None:
+            self._event.synchronize()
 
 
 class Instant:

@@ -111,3 +111,9 @@ def test_all_architectures_run_learn_and_end(tmp_path, capsys):
 def test_wrong_usage_exits_2(arguments, message, capsys):
     assert cli.main(["bench", "architectures", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_where_figures_cannot_be_written_is_known_before_they_are_measured(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert cli.main(["bench", "architectures", "--json", str(tmp_path / "file" / "out.json"), "--actors", "2"]) == 2
+    assert "cannot be made" in capsys.readouterr().err

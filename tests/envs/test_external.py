@@ -8,13 +8,14 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import seed_hpc
 from seed_hpc import cli
-from seed_hpc.envs import translation
+from seed_hpc.envs import external, translation
 from seed_hpc.envs.external_worker import episode_seed
-from seed_hpc.errors import UserError
+from seed_hpc.errors import MissingDependencyError, UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -188,6 +189,78 @@ def test_snapshots_cut_off_the_episode_that_cannot_be_copied(counter):
         other.restore_lanes([b"x"])
     envs.close()
     other.close()
+
+
+# ---- Results on a device: the CPU takes its place ------------------------------------------------------------------
+
+
+@pytest.fixture
+def host_as_device(monkeypatch):
+    monkeypatch.setattr(external, "find_device", lambda name, library: torch.device("cpu"))
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_a_device_gets_what_the_host_gets(counter, host_as_device, mode):
+    options = {"lanes_per_process": 2, "autoreset_mode": mode}
+    found, wanted = seed_hpc.make_vec(counter, 5, device="cuda", **options), seed_hpc.make_vec(counter, 5, **options)
+    assert torch.equal(found.reset(seed=3)[0], torch.from_numpy(wanted.reset(seed=3)[0]))
+    crashed = torch.zeros(5, dtype=torch.bool)
+    for step in range(12):
+        actions = np.array([0, 1, 0, step == 4 and 2, 1], np.int64)  # the process of lanes 2 and 3 crashes once
+        *results, infos = found.step(torch.from_numpy(actions))
+        *expected, expected_infos = wanted.step(actions)
+        for result, array in zip(results, expected, strict=True):
+            assert torch.equal(result, torch.from_numpy(array))
+        assert infos.keys() == expected_infos.keys()
+        for key, array in expected_infos.items():
+            assert torch.equal(infos[key], torch.from_numpy(array)), key
+        crashed |= infos["crashed"]
+    assert crashed.tolist() == [False, False, True, True, False]
+    found.close()
+    wanted.close()
+
+
+def targets(num_envs):
+    flags = (torch.empty(num_envs, dtype=torch.bool) for _ in range(2))
+    return [torch.empty(num_envs, 2), torch.empty(num_envs), *flags]
+
+
+def test_a_device_is_stepped_into(counter, host_as_device):
+    envs, twin = (seed_hpc.make_vec(counter, 3, device="cuda") for _ in range(2))
+    envs.reset(seed=1)
+    twin.restore_lanes(envs.clone_lanes())
+    results = targets(3)
+    assert envs.step_into(torch.zeros(3, dtype=torch.int64), *results) is None
+    expected = np.array(lengths(3, 1, 0))
+    assert results[0].tolist() == [[1, length] for length in expected]
+    assert results[1].tolist() == [1, 1, 1]
+    twin.step_into(torch.zeros(3, dtype=torch.int64), *results)  # its interrupted episodes are cut off
+    assert results[0].tolist() == [[0, length] for length in expected]
+    assert results[3].all()
+    with pytest.raises(UserError, match=r"rewards must be a contiguous torch.float32 tensor of shape \(3,\) on cpu"):
+        envs.step_into([0, 0, 0], results[0], results[1].double(), *results[2:])
+    envs.close()
+    twin.close()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_what_always_fails_is_an_error_of_step_into_as_well(counter, host_as_device, device, monkeypatch):
+    envs = seed_hpc.make_vec(counter, 1, device=device)
+    envs.reset(seed=0)
+    monkeypatch.setenv("COUNTER_CRASHES_IN_RESET", "1")  # counts for processes that are started from now on
+    results = targets(1)
+    for _ in range(3):
+        envs.step_into([2], *results)
+    with pytest.raises(UserError, match="again and again"):
+        envs.step_into([2], *results)
+    with pytest.raises(UserError, match="is closed"):
+        envs.step_into([0], *results)
+
+
+def test_without_a_gpu(counter, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(MissingDependencyError, match=r"needs an NVIDIA GPU that PyTorch can use: .* device='cpu'$"):
+        seed_hpc.make_vec(counter, 1, device="cuda")
 
 
 @pytest.mark.slow

@@ -50,3 +50,17 @@ def test_any_stream():
     torch.cuda.synchronize()
     assert all(map(torch.equal, first.results(), second.results()))
     np.testing.assert_array_equal(first.envs.ram(), second.envs.ram())
+
+
+def test_results_of_gymnasium_environments_go_to_the_device():
+    found, wanted = (seed_hpc.make_vec("gymnasium:CartPole-v1", 4, device=device) for device in ("cuda", "cpu"))
+    assert np.array_equal(found.reset(seed=1)[0].cpu().numpy(), wanted.reset(seed=1)[0])
+    for step in range(50):
+        actions = torch.full((4,), step % 2, device="cuda")
+        *results, _ = found.step(actions)
+        *expected, _ = wanted.step(actions.cpu().numpy())
+        for result, array in zip(results, expected, strict=True):
+            assert result.is_cuda
+            assert np.array_equal(result.cpu().numpy(), array)
+    found.close()
+    wanted.close()

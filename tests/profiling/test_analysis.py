@@ -196,6 +196,25 @@ def test_utilisation_leaves_out_what_was_not_measured():
     assert "power" not in table
 
 
+def test_a_timeline_is_means_of_equal_stretches_without_the_time_between_parts():
+    first = [{"time_s": 100.0 + step, "power_w": 10.0 * step, "cpu_pct": None} for step in range(481)]
+    second = [{"time_s": 9000.0 + step, "power_w": None if step < 100 else 7.0} for step in range(481)]
+    (row,) = analysis.timeline("n1 GPU 0", [first, [], second])
+    assert (row["device"], row["metric"], row["unit"]) == ("n1 GPU 0", "power", "W")
+    assert len(row["time_s"]) == len(row["values"]) == 240
+    assert row["time_s"][:2] == [2.0, 6.0]  # stretches of 4 s
+    assert row["values"][:2] == [15.0, 55.0]  # of 0, 10, 20, 30 and of 40 to 70
+    assert row["values"][121] is None
+    assert row["values"][200] == 7.0
+    assert row["time_s"][-1] == 958.0
+
+
+def test_a_timeline_of_one_sample_and_of_none():
+    (row,) = analysis.timeline("n1", [[{"time_s": 5.0, "cpu_pct": 50.0}]])
+    assert row["values"] == [50.0]
+    assert analysis.timeline("n1", [[], []]) == analysis.timeline("n1", []) == []
+
+
 def test_throttled_shares():
     rows = [{"throttle_reasons": text} for text in ("", "power_cap", "power_cap+thermal", "idle")]
     assert analysis.throttled_shares([*rows, {"throttle_reasons": None}]) == {"power_cap": 0.5, "thermal": 0.25}
@@ -371,6 +390,9 @@ def test_a_run_is_analysed_into_one_document(with_nvml, tmp_path, capsys):
     assert document["energy"]["frames_per_joule"] == pytest.approx(10_000 / 300, rel=0.6)
     assert len(list((run / "samples").iterdir())) == 2  # a resumed run has two parts, one table
     assert [row["metric"] for row in document["utilisation"]].count("gpu_utilisation") == 1
+    assert {row["metric"] for row in document["timeline"]} == {
+        "gpu_utilisation", "power", "sm_clock", "cpu_utilisation",
+    }  # fmt: skip
     assert len(document["occupancy"]) == 2
     assert document["roofline"]["ceilings"]["measured"] is False
     assert document["overlap"] == []

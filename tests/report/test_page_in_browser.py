@@ -3,7 +3,7 @@
 
 import pytest
 from browser import Browser, find_chromium
-from synthetic_run import write_profile, write_run
+from synthetic_run import write_architectures, write_profile, write_run
 
 from seed_hpc.report.report_command import write_report
 
@@ -21,7 +21,7 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     runs = [write_run(folder, run_id=f"seed{seed}", seed=seed) for seed in (1, 2)]
     write_profile(runs[0])
-    write_report(runs, folder / "report")
+    write_report(runs, folder / "report", architectures=write_architectures(folder / "architectures.json"))
     return folder / "report" / "index.html"
 
 
@@ -37,8 +37,9 @@ def test_the_page_is_whole(browser, page, tmp_path, width, dark):
     drawn = browser.evaluate(
         "[...document.querySelectorAll('.plot')].map((plot) => plot.querySelectorAll('.trace').length)"
     )
-    # return twice, three diagnostics, throughput, two evaluations, two of memory, roofline
-    assert len(drawn) == 11
+    # return twice, three diagnostics, throughput, two of architectures, two evaluations, two of memory, utilisation and
+    # power over time, roofline
+    assert len(drawn) == 15
     assert all(drawn), f"a plot is empty: {drawn}"
     too_wide = "(plot) => plot.querySelector('svg').clientWidth > plot.clientWidth"
     assert browser.evaluate(f"[...document.querySelectorAll('.plot')].filter({too_wide}).length") == 0

@@ -130,6 +130,7 @@ def test_a_profiled_run(tmp_path, output):
     for text in ("aten::convolution", "parallel efficiency 81 %", "200 frames per joule", "75 %", "no device kernels"):
         assert text in page, text
     assert 'data-plot="roofline"' in page
+    assert page.count('data-plot="timeline"') == 2
 
 
 def test_text_of_a_run_cannot_break_the_page(tmp_path, output):
@@ -231,7 +232,7 @@ def test_a_failed_report_leaves_the_old_one(tmp_path, output, monkeypatch):
     def full_disk(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seed_hpc.report.report_command.os.replace", full_disk)
+    monkeypatch.setattr("seed_hpc.files.os.fsync", full_disk)
     assert report(run, "--output", output) == 2
     assert (output / "index.html").read_text() == before
     assert len(list(output.iterdir())) == 3

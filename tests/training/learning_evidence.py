@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seed_hpc.files import write_json
 from seed_hpc.training.evaluate import beats_random
-from seed_hpc.training.files import write_json
 from seed_hpc.training.run_directory import now
 
 # A curve in the record has about this many points.

@@ -22,7 +22,7 @@ def run_script(name, **parts):
 
 def report_parts(tmp_path, run):
     output = SimpleNamespace(page=str(tmp_path / "report" / "index.html"))
-    inputs = SimpleNamespace(trained=[str(run / "training.json")], kernels=[])
+    inputs = SimpleNamespace(trained=[str(run / "training.json")], kernels=[], architectures=[])
     (tmp_path / "benchmarks").mkdir(exist_ok=True)
     params = SimpleNamespace(benchmarks=str(tmp_path / "benchmarks"), title="A title")
     return {"input": inputs, "output": output, "params": params, "log": [str(tmp_path / "log")]}

@@ -69,6 +69,12 @@ def profile_tables():
     return of_each_run(f"profile/{profile['tool']}-rank0.json") if profile["enabled"] else []
 
 
+def measured_architectures():
+    """The comparison of architectures, where it has been measured."""
+    path = f"{RESULTS}/benchmarks/architectures.json"
+    return [path] if Path(path).is_file() else []
+
+
 def report_targets():
     """What `rule all` asks for."""
     return [f"{RESULTS}/report/{name}" for name in ("index.html", "report.json", "summary.md")]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes the performance report of all runs.
 #
-# Inputs:  run directories, evaluations, profiles, library records
+# Inputs:  run directories, evaluations, profiles, library records; <results>/benchmarks/architectures.json where
+#          somebody has measured it (`seed-hpc bench architectures`; it needs the machine for itself, so no rule does)
 # Outputs: <results>/report/index.html (one file, works offline), report.json, summary.md
 # Steps:   write_report
 
@@ -12,6 +13,7 @@ rule write_report:
         scores=of_each_run("evaluation.json"),
         profiles=profile_tables(),
         kernels=library_records(),
+        architectures=measured_architectures(),
         image=image(),
     output:
         page=report(

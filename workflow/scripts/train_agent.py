@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seed_hpc import pipeline
 from seed_hpc.errors import RunFailedError, UserError
-from seed_hpc.profiling.tables import write_json
+from seed_hpc.files import write_json
 
 run = pipeline.PlannedRun(
     experiment=snakemake.wildcards.experiment,

@@ -16,6 +16,7 @@ try:
         kernels=[Path(record) for record in snakemake.input.kernels],
         jobs=Path(snakemake.params.benchmarks),
         title=snakemake.params.title,
+        architectures=next(map(Path, snakemake.input.architectures), None),
     )
 except UserError as error:
     sys.exit(f"write_report: {error}")

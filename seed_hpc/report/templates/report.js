@@ -25,8 +25,8 @@
   const options = { responsive: true, displayModeBar: false, displaylogo: false };
 
   // Time in the unit that a reader would choose for the longest run.
-  const longest = Math.max(0, ...report.runs.map((run) => run.duration_s || 0));
-  const [timeUnit, timeScale] = longest > 2 * 3600 ? ["hours", 3600] : longest > 180 ? ["minutes", 60] : ["seconds", 1];
+  const unitOf = (seconds) => (seconds > 2 * 3600 ? ["hours", 3600] : seconds > 180 ? ["minutes", 60] : ["seconds", 1]);
+  const [timeUnit, timeScale] = unitOf(Math.max(0, ...report.runs.map((run) => run.duration_s || 0)));
   const xOf = { frames: (v) => v, time_s: (v) => (v === null ? null : v / timeScale) };
   const xTitle = { frames: "emulated frames", time_s: `wall time, ${timeUnit}` };
 
@@ -77,6 +77,48 @@
       if (small) extra.margin = { l: 40, r: 8, t: 6, b: 36 };
       return [traces, layout(axis(xTitle[x], x === "frames" ? { tickformat: "~s" } : {}), axis(title, zero), extra)];
     },
+    architecture_curves() {
+      const [unit, scale] = unitOf(report.architectures.seconds || 0);
+      const traces = report.architectures.architectures.flatMap(({ title, curve }, index) => {
+        if (!curve) return [];
+        const shared = { type: "scatter", mode: "lines", x: curve.time_s.map((v) => v / scale), legendgroup: title };
+        const edge = { ...shared, line: { width: 0 }, hoverinfo: "skip", showlegend: false };
+        return [
+          { ...edge, y: curve.min },
+          { ...edge, y: curve.max, fill: "tonexty", fillcolor: `${seriesColour(index)}2b` },
+          {
+            ...shared, y: curve.median, name: title, line: { color: seriesColour(index), width: 2 },
+            hovertemplate: `%{y:.4~g}<br>%{x:.3~g} ${unit}<extra>${title}</extra>`,
+          },
+        ];
+      });
+      return [traces, layout(axis(`wall time, ${unit}`), axis("return"), { showlegend: true })];
+    },
+    architecture_frames() {
+      const found = report.architectures.architectures;
+      const traces = found.flatMap(({ title, figures }, index) => {
+        const figure = figures.frames_per_s;
+        if (!figure) return [];
+        const color = seriesColour(index);
+        const marker = { type: "scatter", mode: "markers" };
+        return [
+          {
+            ...marker, x: figure.values, y: figure.values.map(() => title), marker: { color, size: 9, opacity: 0.35 },
+            hovertemplate: "%{x:,.0f}<extra>one seed</extra>",
+          },
+          {
+            ...marker, x: [figure.median], y: [title],
+            marker: { color, size: 12, line: { color: colour("--page"), width: 1.5 } }, hovertemplate: "%{x:,.0f}<extra>median</extra>",
+          },
+        ];
+      });
+      const titles = found.map(({ title }) => title.replace(" ", "<br>"));
+      const y = axis("", {
+        categoryorder: "array", categoryarray: found.map(({ title }) => title).reverse(), showgrid: false,
+        range: [-0.6, found.length - 0.4], tickvals: found.map(({ title }) => title), ticktext: titles,
+      });
+      return [traces, layout(axis("frames/s", { rangemode: "tozero" }), y)];
+    },
     memory(element) {
       const { time_s, owners } = report.runs[Number(element.dataset.run)].memory;
       const traces = owners.map((owner, index) => ({
@@ -85,6 +127,18 @@
       }));
       const bytes = axis("bytes", { tickformat: "~s", rangemode: "tozero" });
       return [traces, layout(axis(xTitle.time_s), bytes, { showlegend: true })];
+    },
+    timeline(element) {
+      const { run, unit } = element.dataset;
+      const rows = report.runs[Number(run)].timeline.filter((row) => row.unit === unit);
+      const [timeName, scale] = unitOf(Math.max(...rows.map((row) => row.time_s[row.time_s.length - 1])));
+      const traces = rows.map((row, index) => ({
+        type: "scatter", mode: row.time_s.length < 8 ? "lines+markers" : "lines", name: row.device,
+        x: row.time_s.map((v) => v / scale), y: row.values, line: { color: seriesColour(index), width: 1.5 },
+        hovertemplate: `%{y:.3~g} ${unit}<br>%{x:.3~g} ${timeName}<extra>${row.device}</extra>`,
+      }));
+      const y = axis(unit, unit === "%" ? { range: [0, 103] } : { rangemode: "tozero" });
+      return [traces, layout(axis(`wall time, ${timeName}`), y, { showlegend: true })];
     },
     roofline(element) {
       const { ceilings, points } = report.runs[Number(element.dataset.run)].analysis.roofline;

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,22 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.close(folder)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes `value` as indented JSON, atomically."""
-    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+def write_text(path: Path, text: str) -> None:
+    """Writes UTF-8, atomically."""
     write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as indented JSON, atomically, and makes its folder; NaN and infinity become null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(_finite(value), indent=2, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return value
