@@ -170,6 +170,7 @@ def test_wrong_usage_is_one_sentence(trained_run, tmp_path, capsys):
     assert "holds no run.json" in capsys.readouterr().err
     assert cli.main(["evaluate", str(trained_run.path), "evaluation.episods=3"]) == 2
     assert "did you mean 'episodes'?" in capsys.readouterr().err
+    (tmp_path / "no").touch()
     assert cli.main(["evaluate", str(trained_run.path), "--json", str(tmp_path / "no" / "x.json")]) == 2
     assert "cannot be written" in capsys.readouterr().err
     (trained_run.path / "checkpoints" / "latest.json").unlink()
