@@ -373,7 +373,7 @@ _UTILISATION = {
 }
 # Fields that the report shows over time as well, and how many points of each.
 _OVER_TIME = ("gpu_utilization_pct", "cpu_pct", "power_w", "sm_clock_mhz")
-_TIMELINE_POINTS = 240
+_TIMELINE_POINTS, _SAMPLES_PER_POINT = 240, 3
 
 
 def utilisation(device: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -424,7 +424,7 @@ def timeline(device: str, parts: Sequence[Sequence[Mapping[str, Any]]]) -> list[
         begin_s = times[-1] if times else 0.0
     if not rows:
         return []
-    count = min(_TIMELINE_POINTS, len(rows))
+    count = max(1, min(_TIMELINE_POINTS, len(rows) // _SAMPLES_PER_POINT))
     width = times[-1] / count or 1.0
     stretches = [min(count - 1, int(time_s / width)) for time_s in times]
     found = []

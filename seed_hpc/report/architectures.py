@@ -28,25 +28,27 @@ TITLES = {CLOSED_LOOP: "Closed loop", "impala": "IMPALA", "central_inference": "
 CURVE_POINTS = 60
 
 
-def _seconds(value: float | None) -> str:
-    return wording.ABSENT if value is None else f"{wording.number(value, 3)} s"
+def _latency(value: float | None) -> str:
+    if value is None:
+        return wording.ABSENT
+    return f"{value:.2f} s" if value >= 1 else f"{wording.number(1000 * value, 3)} ms"
 
 
-def _three_digits(value: float | None) -> str:
-    return wording.number(value, 3)
+def _one_decimal(value: float | None) -> str:
+    return wording.ABSENT if value is None else f"{value:,.1f}"
 
 
 # Figure of a run -> (what the table calls it, how the table writes it).
 MEASURES: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "frames_per_s": ("Frames/s", wording.count),
-    "updates_per_s": ("Learner updates/s", _three_digits),
+    "updates_per_s": ("Learner updates/s", _one_decimal),
     "bytes_per_frame": ("Bytes between processes a frame", wording.count),
     "parameter_share": ("of these, parameters", wording.percent),
-    "latency_p50_s": ("Step to gradient, median", _seconds),
-    "latency_p95_s": ("Step to gradient, 95 % quantile", _seconds),
+    "latency_p50_s": ("Step to gradient, median", _latency),
+    "latency_p95_s": ("Step to gradient, 95 % quantile", _latency),
     "actor_idle": ("Actor idle", wording.percent),
     "learner_idle": ("Learner idle", wording.percent),
-    "policy_lag": ("Policy lag, updates", _three_digits),
+    "policy_lag": ("Policy lag, updates", _one_decimal),
     "final_return": ("Return at the end", wording.score),
 }
 
@@ -182,9 +184,15 @@ def table_rows(section: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, st
         for architecture in section["architectures"]:
             figure = architecture["figures"][key] or {"median": None, "min": None, "max": None}
             low, high = write(figure["min"]), write(figure["max"])
-            cells.append((write(figure["median"]), f"{low} … {high}" if low != high else None))
+            cells.append((write(figure["median"]), _range(low, high) if low != high else None))
         rows.append((name, cells))
     return rows
+
+
+def _range(low: str, high: str) -> str:
+    """`63 … 65 %`: the unit once, where both have it, and never alone on a line."""
+    number, _, unit = high.partition(" ")
+    return f"{low.removesuffix(f' {unit}')} … {number}\N{NO-BREAK SPACE}{unit}" if unit else f"{low} … {high}"
 
 
 def architecture_findings(section: Mapping[str, Any] | None) -> list[Finding]:

@@ -64,7 +64,7 @@ def size(num_bytes: float | None) -> str:
 
 def percent(share: float | None) -> str:
     """38 %."""
-    return ABSENT if share is None else f"{100 * share:.0f} %"
+    return ABSENT if share is None else f"{round(100 * share)} %".replace("-", "\N{MINUS SIGN}")
 
 
 def plural(number_of: int, noun: str) -> str:

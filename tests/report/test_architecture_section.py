@@ -94,6 +94,13 @@ def test_missing_figures_are_dashes(record, tmp_path):
     assert page.count('<td class="n">–</td><td class="n">–</td><td class="n">–</td>') >= 10
 
 
+def test_the_table_writes_a_unit_once(record):
+    rows = dict(table_rows(load_architectures(record)))
+    assert rows["Step to gradient, median"][0] == ("189 ms", "182 … 196\N{NO-BREAK SPACE}ms")
+    assert rows["Frames/s"][2] == ("1,060", "1,020 … 1,100")
+    assert rows["of these, parameters"] == [("–", None), ("50 %", None), ("0 %", None)]
+
+
 def test_one_seed_has_no_range(record):
     def first_seed(value):
         value["runs"] = value["runs"][:3]

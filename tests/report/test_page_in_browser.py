@@ -41,6 +41,8 @@ def test_the_page_is_whole(browser, page, tmp_path, width, dark):
     # power over time, roofline
     assert len(drawn) == 15
     assert all(drawn), f"a plot is empty: {drawn}"
+    cut = "[...document.querySelectorAll('.table')].filter((table) => table.scrollWidth > table.clientWidth).length"
+    assert width < 1440 or browser.evaluate(cut) == 0, "a table is cut off"
     too_wide = "(plot) => plot.querySelector('svg').clientWidth > plot.clientWidth"
     assert browser.evaluate(f"[...document.querySelectorAll('.plot')].filter({too_wide}).length") == 0
     background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
