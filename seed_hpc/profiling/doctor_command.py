@@ -59,4 +59,4 @@ def _print(checks: list[Check]) -> None:
     failed = [check.name for check in checks if check.status == "fail"]
     warned = sum(check.status == "warn" for check in checks)
     text = f"needs attention: {', '.join(failed)}" if failed else "nothing that is needed is missing"
-    console.print(f"\n{text}; {warned} warnings" if warned else f"\n{text}", highlight=False)
+    console.print(f"\n{text}; {warned} warning{'' if warned == 1 else 's'}" if warned else f"\n{text}", highlight=False)

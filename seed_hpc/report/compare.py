@@ -17,6 +17,7 @@ from seed_hpc.report.statistics import Interval, bootstrap_difference, bootstrap
 
 Verdict = Literal["regression", "improvement", "unchanged", "inconclusive", "not comparable"]
 
+DEFAULT_TOLERANCE = 0.05
 MIN_SAMPLES = 5
 MAX_SAMPLES = 1000
 BLOCKS = 10  # Blocks that a throughput series is cut into for the block bootstrap.

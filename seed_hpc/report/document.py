@@ -20,6 +20,7 @@ from seed_hpc import __version__
 from seed_hpc.profiling.analysis import scaling
 from seed_hpc.report import wording
 from seed_hpc.report.architectures import architecture_findings
+from seed_hpc.report.compare import DEFAULT_TOLERANCE, compare_runs
 from seed_hpc.report.findings import SEVERITIES, Finding, analysis_findings, kernel_findings, run_findings
 from seed_hpc.report.run_record import RunRecord, finite_or_none, thin
 from seed_hpc.report.statistics import bootstrap_mean, quantile
@@ -69,6 +70,7 @@ def build_document(
         "verdict": verdict(sections, findings),
         "findings": [finding.to_json() for finding in findings],
         "runs": sections,
+        "comparison": comparison_section(sections),
         "scaling": scaling_sections(sections),
         "architectures": architectures,
         "kernels": list(kernels),
@@ -116,6 +118,15 @@ def run_section(run: RunRecord) -> JsonObject:
         "config": run.config,
         "provenance": _provenance(run),
     }
+
+
+def comparison_section(runs: Sequence[JsonObject]) -> JsonObject | None:
+    """The runs of the first run's environment against that run; None where there is no other."""
+    alike = [run for run in runs if run["environment"] == runs[0]["environment"]]
+    if len(alike) < 2:
+        return None
+    rows = [comparison.to_json() for comparison in compare_runs(alike, DEFAULT_TOLERANCE)]
+    return {"baseline": alike[0]["label"], "tolerance": DEFAULT_TOLERANCE, "rows": rows}
 
 
 def scaling_sections(runs: Sequence[JsonObject]) -> list[JsonObject]:

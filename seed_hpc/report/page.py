@@ -107,6 +107,7 @@ def _environment() -> jinja2.Environment:
         duration=wording.duration,
         size=wording.size,
         percent=wording.percent,
+        signed_percent=wording.signed_percent,
         interval=interval,
         flatten=flatten,
         table_rows=table_rows,

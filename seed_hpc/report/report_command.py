@@ -18,7 +18,7 @@ from seed_hpc.files import write_json, write_text
 from seed_hpc.report import wording
 from seed_hpc.report.architectures import FILE as ARCHITECTURES_FILE
 from seed_hpc.report.architectures import load_architectures
-from seed_hpc.report.compare import Comparison, compare_runs, has_regression
+from seed_hpc.report.compare import DEFAULT_TOLERANCE, Comparison, compare_runs, has_regression
 from seed_hpc.report.document import build_document, read_jobs, run_section, validate_document
 from seed_hpc.report.page import render_html, render_markdown
 from seed_hpc.report.run_record import load_run
@@ -51,7 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare run directories or report.json files; the first is the baseline; exit code 1 on a regression",
     )
     parser.add_argument(
-        "--tolerance", type=float, default=0.05, metavar="SHARE", help="change that does not matter (default 0.05)"
+        "--tolerance",
+        type=float,
+        default=DEFAULT_TOLERANCE,
+        metavar="SHARE",
+        help=f"change that does not matter (default {DEFAULT_TOLERANCE})",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="with --compare: write the verdicts to FILE")
 

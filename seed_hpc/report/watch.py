@@ -243,9 +243,8 @@ def _headline(run: RunFollower, now: float | None) -> Text:
         text.append(f"  {_duration(elapsed)}")
     hosts = run.info.get("hosts")
     if isinstance(hosts, list) and hosts:
-        text.append(
-            f"  {run.info.get('world_size', len(hosts))} ranks on {', '.join(map(str, hosts[:4]))}", style="dim"
-        )
+        ranks = run.info.get("world_size", len(hosts))
+        text.append(f"  {ranks} rank{'' if ranks == 1 else 's'} on {', '.join(map(str, hosts[:4]))}", style="dim")
     age = run.age_s(now)
     if run.status == "running" and age is not None and age > _STALE_AFTER_S:
         text.append(f"\nno log line for {_duration(age)}: the run may hang or have been killed", style="yellow")

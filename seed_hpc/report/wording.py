@@ -67,6 +67,11 @@ def percent(share: float | None) -> str:
     return ABSENT if share is None else f"{round(100 * share)} %".replace("-", "\N{MINUS SIGN}")
 
 
+def signed_percent(share: float | None) -> str:
+    """+2.2 %, −4.1 %."""
+    return ABSENT if share is None else f"{100 * share:+.1f} %".replace("-", "\N{MINUS SIGN}")
+
+
 def plural(number_of: int, noun: str) -> str:
     """1 run, 2 runs."""
     return f"{number_of} {noun}{'' if number_of == 1 else 's'}"

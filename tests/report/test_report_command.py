@@ -44,6 +44,7 @@ def test_a_report_of_one_run(tmp_path, output):
     kernels.write_text(json.dumps(NOT_BUILT))
     assert report(write_run(tmp_path), "--output", output, "--kernels", kernels) == 0
     document = read(output)
+    assert document["comparison"] is None
     assert document["verdict"]["status"] == "good"
     assert "clearly above the random policy's" in document["verdict"]["text"]
     run = document["runs"][0]
@@ -72,6 +73,27 @@ def test_a_report_of_several_runs(tmp_path, output):
     document = read(output)
     assert document["verdict"]["text"].startswith("3 of 3 runs finished")
     assert [run["run_id"] for run in document["runs"]] == ["seed1", "seed2", "seed3"]
+
+
+def test_runs_of_one_environment_are_compared_with_the_first(tmp_path, output):
+    runs = [write_run(tmp_path, run_id=name, fps=fps) for name, fps in (("base", 4000.0), ("slow", 3200.0))]
+    runs.append(write_run(tmp_path, run_id="bare", evaluation=False, lines=3))
+    other = write_run(tmp_path, experiment="ball", run_id="one")
+    (other / "config.yaml").write_text("env: {game: ball}")
+    assert report(*runs, other, "--output", output) == 0
+    comparison = read(output)["comparison"]
+    assert (comparison["baseline"], comparison["tolerance"]) == ("pong_vtrace/base", 0.05)
+    found = [(row["run"], row["metric"], row["verdict"]) for row in comparison["rows"]]
+    assert found == [
+        ("pong_vtrace/slow", "throughput", "regression"),
+        ("pong_vtrace/slow", "evaluation_return", "inconclusive"),
+        ("pong_vtrace/bare", "throughput", "not comparable"),
+        ("pong_vtrace/bare", "evaluation_return", "not comparable"),
+    ]
+    page = (output / "index.html").read_text()
+    assert '<td class="verdict-regression">regression</td>' in page
+    assert "not comparable: a run has no evaluation" in page
+    assert "frames/s: **regression**" in (output / "summary.md").read_text()
 
 
 def test_runs_with_several_numbers_of_ranks_are_a_table_of_scaling(tmp_path, output):

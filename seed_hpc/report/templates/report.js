@@ -59,7 +59,7 @@
     })),
     annotations: found.map(([name, value]) => ({
       xref: "paper", x: 1, xanchor: "right", y: value, yanchor: "bottom", text: name, showarrow: false, font: { size: 11 },
-      bgcolor: `${colour("--page")}c0`, borderpad: 1,
+      bgcolor: `${colour("--page")}e6`, borderpad: 1,
     })),
   });
 
