@@ -50,6 +50,15 @@ def test_curves_are_compared_at_equal_times(record):
             assert value == pytest.approx(1 + 1e-5 * 3000 * (1 + 0.02 * seed) * time_s + 0.05 * seed)
 
 
+def test_a_curve_ends_with_its_shortest_seed(record):
+    def cut(value):
+        del value["runs"][0]["curve"][30:]
+
+    closed, impala, _ = change(record, cut)["architectures"]
+    assert closed["curve"]["time_s"][-1] == pytest.approx(36.01)
+    assert impala["curve"]["time_s"][-1] == pytest.approx(60.0)
+
+
 def test_the_report_shows_them(record, tmp_path):
     run, output = write_run(tmp_path / "results"), tmp_path / "results" / "report"
     assert cli.main(["report", str(run), "--output", str(output)]) == 0
