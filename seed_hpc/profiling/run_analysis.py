@@ -65,7 +65,9 @@ def analyse_run(directory: Path) -> dict[str, Any]:
     evidence.roofline = [point for point in points if point.kernel in worth_saying]
     timeline: list[dict[str, Any]] = []
     for host in sorted({str(part.info.get("host", "host")) for part in samples}):
-        timeline += _add_samples(evidence, host, [part for part in samples if part.info.get("host", "host") == host])
+        parts = [part for part in samples if part.info.get("host", "host") == host]
+        timeline += _add_samples(evidence, host, parts)
+        notes += _sampling_notes(host, parts)
     document = {
         "schema_version": 1,
         "overlap": [{**asdict(row), "hidden_share": row.hidden_share} for row in evidence.overlaps],
@@ -184,6 +186,17 @@ def _add_samples(evidence: findings.Evidence, host: str, parts: list[Samples]) -
             evidence.lost.append(uuid)
     evidence.events += [event for part in parts for event in part.info.get("events", [])]
     return timeline
+
+
+def _sampling_notes(host: str, parts: list[Samples]) -> list[str]:
+    """What the sampler could not read on a node, and why; each once, however often the run was resumed."""
+    found = [f"{host}: {note}" for part in parts for note in part.info.get("notes", [])]
+    for device in (device for part in parts for device in part.info.get("devices", [])):
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in device.get("unsupported", {}).items():
+            by_reason.setdefault(reason, []).append(name)
+        found += [f"{host} GPU {device['index']}: {reason}: {', '.join(names)}" for reason, names in by_reason.items()]
+    return list(dict.fromkeys(found))
 
 
 def _most_memory(rows: list[dict[str, Any]]) -> tuple[float, float] | None:

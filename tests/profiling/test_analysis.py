@@ -409,6 +409,24 @@ def test_a_run_is_analysed_into_one_document(with_nvml, tmp_path, capsys):
     assert "limited by registers" in capsys.readouterr().out
 
 
+def test_what_could_not_be_sampled_is_a_note(tmp_path):
+    run = tmp_path / "run"
+    unsupported = {"power_w": "not supported", "energy_j": "not supported", "pcie_tx_bytes_per_s": "no permission"}
+    device = {"uuid": "GPU-1", "index": 0, "parent_uuid": None, "lost": False, "unsupported": unsupported}
+    for part in range(2):
+        folder = run / "samples" / f"n1-{part}"
+        folder.mkdir(parents=True)
+        info = {"host": "n1", "started_s": float(part), "devices": [device], "events": [], "notes": ["slow disk"]}
+        (folder / "sampler.json").write_text(json.dumps(info))
+    (run / "run.json").write_text("{}")
+    notes = run_analysis.analyse_run(run)["notes"]
+    assert [note for note in notes if note.startswith("n1")] == [
+        "n1: slow disk",
+        "n1 GPU 0: not supported: power_w, energy_j",
+        "n1 GPU 0: no permission: pcie_tx_bytes_per_s",
+    ]
+
+
 def test_measured_ceilings_are_preferred(tmp_path):
     run = tmp_path / "run"
     (run / "profile").mkdir(parents=True)
