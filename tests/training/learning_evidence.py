@@ -8,6 +8,7 @@ interrupted or killed one is resumed from its newest checkpoint.
 
 import argparse
 import json
+import signal
 import statistics
 import subprocess
 import sys
@@ -61,8 +62,18 @@ def parse_plan(words: list[str]) -> tuple[Planned, ...]:
 
 
 def command(*words: str) -> None:
-    """Runs `seed-hpc`; Ctrl-C reaches it too, and it writes a checkpoint."""
-    subprocess.run([sys.executable, "-m", "seed_hpc.cli", *words], check=True)
+    """Runs `seed-hpc` and leaves Ctrl-C and SIGTERM to it: training writes a checkpoint then."""
+    process = subprocess.Popen([sys.executable, "-m", "seed_hpc.cli", *words])
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),  # a terminal sends it to both
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
+    }
+    try:
+        if code := process.wait():
+            sys.exit(code)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def status_of(folder: Path) -> str:

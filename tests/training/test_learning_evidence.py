@@ -2,6 +2,11 @@
 """The evidence of learning: what is missing is made, what is there is kept, and the tables say what the files say."""
 
 import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 from training import learning_evidence
@@ -66,6 +71,23 @@ def test_what_was_interrupted_is_resumed(tmp_path, monkeypatch):
         ("train", "--resume", str(folder)),
         ("evaluate", str(folder)),
     ]
+
+
+def test_sigterm_leaves_a_checkpoint(tmp_path):
+    script = [sys.executable, learning_evidence.__file__, "ball_ppo:1", "--results", str(tmp_path)]
+    folders = f"{Path(learning_evidence.__file__).parents[2]}:{Path(learning_evidence.__file__).parents[1]}"
+    environment = {**os.environ, "PYTHONPATH": folders, "OMP_NUM_THREADS": "1"}
+    quick = [f"--set={change}" for change in (*QUICK, "training.total_frames=1e9")]
+    folder = tmp_path / "ball_ppo" / "seed1"
+    with subprocess.Popen([*script, *quick], env=environment, stderr=subprocess.DEVNULL) as process:
+        metrics = folder / "metrics.jsonl"
+        while not (metrics.is_file() and metrics.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait() == 1
+    assert learning_evidence.status_of(folder) == "interrupted"
+    assert (folder / "checkpoints" / "latest.json").is_file()
 
 
 def test_the_plan_names_shipped_experiments():
