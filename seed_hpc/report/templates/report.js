@@ -131,11 +131,14 @@
     },
     timeline(element) {
       const { run, unit } = element.dataset;
-      const rows = report.runs[Number(run)].timeline.filter((row) => row.unit === unit);
+      const all = report.runs[Number(run)].timeline;
+      const devices = [...new Set(all.map((row) => row.device))];  // a device has one colour in all plots
+      const rows = all.filter((row) => row.unit === unit);
       const [timeName, scale] = unitOf(Math.max(...rows.map((row) => row.time_s[row.time_s.length - 1])));
-      const traces = rows.map((row, index) => ({
+      const traces = rows.map((row) => ({
         type: "scatter", mode: row.time_s.length < 8 ? "lines+markers" : "lines", name: row.device,
-        x: row.time_s.map((v) => v / scale), y: row.values, line: { color: seriesColour(index), width: 1.5 },
+        x: row.time_s.map((v) => v / scale), y: row.values,
+        line: { color: seriesColour(devices.indexOf(row.device)), width: 1.5 },
         hovertemplate: `%{y:.3~g} ${unit}<br>%{x:.3~g} ${timeName}<extra>${row.device}</extra>`,
       }));
       const y = axis(unit, unit === "%" ? { range: [0, 103] } : { rangemode: "tozero" });
