@@ -255,7 +255,7 @@ SEED_HD inline RuleInput rule_input(const AtariState& state) {
 
 // One frame of the console followed by one step of the rules.
 SEED_HD SEED_CALL inline void run_stepped_frame(AtariState& state, const AtariGame& game, const Inputs& inputs,
-                                                Screen screen) {
+                                                const Screen& screen) {
   console_run_frame(state.console, game.rom, game.display, inputs, screen);
   rules_step(game.rule_code, game.game.step, rule_input(state), state.variables);
 }
@@ -311,7 +311,7 @@ SEED_HD inline int32_t atari_end_frame(AtariState& state, const AtariGame& game)
 
 // One of the frame_skip frames of an act(). Returns the reward.
 SEED_HD SEED_CALL inline int32_t atari_frame(AtariState& state, const AtariGame& game, const AtariOptions& options,
-                                             uint8_t action, float strength, Screen screen) {
+                                             uint8_t action, float strength, const Screen& screen) {
   Inputs inputs;
   if (!atari_begin_frame(state, game, options, action, strength, inputs)) return 0;
   console_run_frame(state.console, game.rom, game.display, inputs, screen);
@@ -326,9 +326,10 @@ SEED_HD inline uint8_t legal_action(const AtariGame& game, int32_t action) {
 
 // Holds `action` for frame_skip frames; returns the sum of rewards.
 SEED_HD SEED_CALL inline int32_t atari_act(AtariState& state, const AtariGame& game, const AtariOptions& options,
-                                           int32_t action, float strength, Screen screen) {
+                                           int32_t action, float strength, const Screen& screen) {
   const uint8_t legal = legal_action(game, action);
   uint32_t reward = 0;
+  SEED_NO_UNROLL
   for (int32_t i = 0; i < options.frame_skip; ++i) {
     reward += static_cast<uint32_t>(atari_frame(state, game, options, legal, strength, screen));
   }
@@ -337,7 +338,7 @@ SEED_HD SEED_CALL inline int32_t atari_act(AtariState& state, const AtariGame& g
 
 // ---- Reset -------------------------------------------------------------------------------------------------------
 
-SEED_HD SEED_CALL inline void soft_reset(AtariState& state, const AtariGame& game, Screen screen) {
+SEED_HD SEED_CALL inline void soft_reset(AtariState& state, const AtariGame& game, const Screen& screen) {
   const Inputs inputs = action_inputs(state, game.game, kConsoleReset);
   SEED_NO_UNROLL
   for (int i = 0; i < kSoftResetFrames; ++i) run_stepped_frame(state, game, inputs, screen);
@@ -345,28 +346,31 @@ SEED_HD SEED_CALL inline void soft_reset(AtariState& state, const AtariGame& gam
 }
 
 // SELECT held for `frames` frames, which the rules do not see, then a frame that they see.
-SEED_HD SEED_CALL inline void press_select(AtariState& state, const AtariGame& game, int32_t frames, Screen screen) {
-  Inputs inputs = released_inputs(state, game.game);
-  inputs.swchb &= 0xfd;
-  for (int32_t i = 0; i < frames; ++i) console_run_frame(state.console, game.rom, game.display, inputs, screen);
-  run_stepped_frame(state, game, released_inputs(state, game.game), screen);
+SEED_HD SEED_CALL inline void press_select(AtariState& state, const AtariGame& game, int32_t frames,
+                                           const Screen& screen) {
+  const Inputs released = released_inputs(state, game.game);
+  Inputs pressed = released;
+  pressed.swchb &= 0xfd;
+  SEED_NO_UNROLL
+  for (; frames > 0; --frames) console_run_frame(state.console, game.rom, game.display, pressed, screen);
+  run_stepped_frame(state, game, released, screen);
   ++state.frame_number;
   ++state.episode_frame_number;
 }
 
 // Brings the cartridge into the requested mode.
-SEED_HD SEED_CALL inline void search_mode(AtariState& state, const AtariGame& game, const AtariOptions& options,
-                                          Screen screen) {
+SEED_HD inline void search_mode(AtariState& state, const AtariGame& game, const AtariOptions& options,
+                                const Screen& screen) {
   uint32_t position = game.game.set_mode;
   for (int32_t frames = 0; frames < kMaxModeFrames;) {
     ModeRequest request = rules_next_request(game.rule_code, position, rule_input(state), state.variables);
+    if (request.kind == ModeRequest::kPressRandom)
+      request.frames += static_cast<int32_t>(atari_draw(state, options.rng) % request.modulus);
+    frames += request.frames + 1;
     switch (request.kind) {
       case ModeRequest::kDone:
         return;
       case ModeRequest::kPressRandom:
-        request.frames += static_cast<int32_t>(atari_draw(state, options.rng) % request.modulus);
-        press_select(state, game, request.frames, screen);
-        break;
       case ModeRequest::kPressSelect:
         press_select(state, game, request.frames, screen);
         break;
@@ -380,7 +384,6 @@ SEED_HD SEED_CALL inline void search_mode(AtariState& state, const AtariGame& ga
         frames = kMaxModeFrames;
         break;
     }
-    frames += request.frames + 1;
   }
   state.error = AtariError::kModeNotReached;
 }
@@ -393,7 +396,7 @@ SEED_HD SEED_CALL inline void reset_variables(AtariState& state, const Game& gam
 
 // Starts an episode.
 SEED_HD SEED_CALL inline void atari_reset(AtariState& state, const AtariGame& game, const AtariOptions& options,
-                                          Screen screen) {
+                                          const Screen& screen) {
   if (state.error == AtariError::kBadRom || state.error == AtariError::kWrongFormat) return;
   state.error = AtariError::kNone;
   ++state.episode;
@@ -416,7 +419,7 @@ SEED_HD SEED_CALL inline void atari_reset(AtariState& state, const AtariGame& ga
 }
 
 // The frames by which ale-py decides between NTSC and PAL at load. What they leave in RAM stays.
-SEED_HD SEED_CALL inline void probe_format(AtariState& state, const AtariGame& game, Screen screen) {
+SEED_HD SEED_CALL inline void probe_format(AtariState& state, const AtariGame& game, const Screen& screen) {
   Display display = game.display;
   display.pal = false;
   display.height = game.game.probe_height;
@@ -426,6 +429,7 @@ SEED_HD SEED_CALL inline void probe_format(AtariState& state, const AtariGame& g
     for (int32_t& resistance : inputs.paddle_resistance_ohms) resistance = 0;
   }
   int num_tall_frames = 0;
+  SEED_NO_UNROLL
   for (int i = 0; i < kProbeFrames; ++i) {
     console_run_frame(state.console, game.rom, display, inputs, screen);
     if (i >= kProbeFrames / 2 && state.console.num_lines > 285) ++num_tall_frames;
@@ -439,7 +443,7 @@ SEED_HD SEED_CALL inline void probe_format(AtariState& state, const AtariGame& g
 // Args:
 //   paddle_max: widest paddle range set so far by the interface that loads (ale-py keeps it), or 0.
 SEED_HD SEED_CALL inline void atari_load(AtariState& state, const AtariGame& game, const AtariOptions& options,
-                                         uint32_t seed, uint32_t env_id, int32_t paddle_max, Screen screen) {
+                                         uint32_t seed, uint32_t env_id, int32_t paddle_max, const Screen& screen) {
   state = AtariState{};
   state.seed = seed;
   state.env_id = env_id;

@@ -79,14 +79,15 @@ SEED_HD inline int32_t lane_draw_noops(Lane& lane, const LaneOptions& options) {
 }
 
 // What a reset does after the console's own reset: FIRE, then NOOPs.
-SEED_HD SEED_CALL inline void lane_start_episode(Lane& lane, const AtariGame& game, const LaneOptions& options,
-                                                 Screen screen) {
+SEED_HD inline void lane_start_episode(Lane& lane, const AtariGame& game, const LaneOptions& options,
+                                       const Screen& screen) {
   int32_t num_noops = lane_draw_noops(lane, options);
   if (options.fire_at_reset) {
     atari_act(lane.atari, game, options.atari, kFire, 1.0f, screen);
     --num_noops;
   }
-  for (int32_t i = 0; i < num_noops; ++i) {
+  SEED_NO_UNROLL
+  for (; num_noops > 0; --num_noops) {
     atari_act(lane.atari, game, options.atari, kNoop, 1.0f, screen);
     if (atari_game_over(lane.atari, game)) atari_reset(lane.atari, game, options.atari, screen);
   }
@@ -96,7 +97,7 @@ SEED_HD SEED_CALL inline void lane_start_episode(Lane& lane, const AtariGame& ga
 }
 
 // Starts an episode. The observation shows the last frame.
-SEED_HD inline void lane_reset(Lane& lane, const AtariGame& game, const LaneOptions& options, Screen screen) {
+SEED_HD inline void lane_reset(Lane& lane, const AtariGame& game, const LaneOptions& options, const Screen& screen) {
   atari_reset(lane.atari, game, options.atari, screen);
   lane_start_episode(lane, game, options, screen);
 }

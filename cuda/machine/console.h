@@ -92,13 +92,13 @@ struct Screen {
 SEED_HD inline void console_power_on(Console& console, const Rom& rom, Mt19937& system);
 
 // Restarts CPU, TIA, RIOT and bank switching; keeps RAM; clears both buffers. Takes 1 draw (129 with Superchip RAM).
-SEED_HD SEED_CALL inline void console_reset(Console& console, const Rom& rom, const Display& display, Screen screen,
-                                            Mt19937& system);
+SEED_HD SEED_CALL inline void console_reset(Console& console, const Rom& rom, const Display& display,
+                                            const Screen& screen, Mt19937& system);
 
 // Emulates until the program ends the frame (VSYNC), exceeds the line limit or executes kMaxInstructionsPerFrame
 // instructions. `inputs` hold for the whole call.
 SEED_HD SEED_FRAME_CALL inline void console_run_frame(Console& console, const Rom& rom, const Display& display,
-                                                      const Inputs& inputs, Screen screen);
+                                                      const Inputs& inputs, const Screen& screen);
 
 // Draws the picture of a frame that was run before, into the buffer that it had.
 SEED_HD inline void console_draw_again(const FrameStart& start, const Rom& rom, const Display& display, Screen screen) {

@@ -26,8 +26,8 @@ SEED_HD inline int32_t line_limit_cycles(const Display& display) {
   return ((display.pal ? kMaxLinesPal : kMaxLinesNtsc) + 1) * kCyclesPerLine;
 }
 
-SEED_HD SEED_CALL inline void console_reset(Console& console, const Rom& rom, const Display& display, Screen screen,
-                                            Mt19937& system) {
+SEED_HD SEED_CALL inline void console_reset(Console& console, const Rom& rom, const Display& display,
+                                            const Screen& screen, Mt19937& system) {
   if (console.error != ConsoleError::kNone) return;
   riot_reset(console.riot, static_cast<uint8_t>(25 + mt19937_draw(system) % 75));
   if (rom_has_superchip(rom)) {
@@ -124,7 +124,7 @@ SEED_HD inline void console_run_cpu(Bus& bus) {
 }
 
 SEED_HD SEED_FRAME_CALL inline void console_run_frame(Console& console, const Rom& rom, const Display& display,
-                                                      const Inputs& inputs, Screen screen) {
+                                                      const Inputs& inputs, const Screen& screen) {
   if (console.error != ConsoleError::kNone) return;
 #if !defined(SEED_DEVICE_CODE)  // a device draws every frame
   FrameStart* const start = screen.starts[(console.current_buffer ^ (console.partial ? 0 : 1)) & 1];
