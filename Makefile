@@ -34,9 +34,11 @@ demo: setup  ## train an agent, evaluate it, write results/report/index.html
 ARCHS ?= 80 90
 MACHINE := registers for a lane's machine before room for more lanes (docs/cuda.md)
 kernels: setup  ## compile the CUDA library, a folder for each of ARCHS="80 90"
-	$(BIN)/python -m seed_hpc.cli kernels build --backend cuda --arch $(ARCHS) --output build/cuda \
+	$(BIN)/python -m seed_hpc.cli kernels build --backend cuda --arch $(ARCHS) \
+	  --output build/cuda$(if $(word 2,$(ARCHS)),,/sm_$(strip $(ARCHS))) \
 	  --allow "begin_steps=$(MACHINE)" \
-	  "run_frames=$(MACHINE)" "next_frames=$(MACHINE)" "reset_lanes=$(MACHINE)"
+	  "run_frames=$(MACHINE)" "next_frames=$(MACHINE)" "reset_lanes=$(MACHINE)" \
+	  "lanes_kernel=an environment's whole state is one thread's (docs/cuda.md)"
 
 PARITY ?= --lanes 64 --steps 500
 parity-kernels: setup-dev  ## the CUDA pool's kernels on the host against the CPU, all games (an hour; PARITY="--lanes 8 --steps 50 --sanitize")

@@ -296,12 +296,15 @@ SEED_HD inline void lane_call(EnvironmentLane<Env>& lane, const seed_env_batch& 
 
 inline namespace cuda_table {  // so that a program may hold both
 
-constexpr int kThreadsPerBlock = 128;
+// Few environments fill a GPU: 16,384 lanes are one block on each multiprocessor of a large one. So the assembler gets
+// 128 registers a thread rather than room for more blocks.
+constexpr int kThreadsPerBlock = 128, kMinBlocks = 4;
 
 // One thread a lane. Lanes lie word by word, so that neighbouring threads read neighbouring words; a thread works on a
 // copy of its own and writes it back. No synchronisation.
 template <class Env, LaneCall kCall>
-__global__ void __launch_bounds__(kThreadsPerBlock) lanes_kernel(seed_env_batch batch, int32_t first, int32_t count) {
+__global__ void __launch_bounds__(kThreadsPerBlock, kMinBlocks)
+    lanes_kernel(seed_env_batch batch, int32_t first, int32_t count) {
   const int32_t offset = static_cast<int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
   if (offset >= count) return;
   const int32_t index = first + offset;

@@ -15,10 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "envs/registry.h"
-#include "error.h"
+#include "pool/environment_pool.h"
 #include "pool/workers.h"
-#include "seed/environment.h"
 
 namespace seed {
 namespace {
@@ -94,74 +92,23 @@ seed_status EnvironmentPool::check_actions(const void* actions) const {
   if (about.num_actions > 0) {
     const int64_t* const given = static_cast<const int64_t*>(actions);
     for (int32_t i = 0; i < num_envs(); ++i)
-      if (given[i] < 0 || given[i] >= about.num_actions)
-        return fail(SEED_INVALID_ARGUMENT, "the action of row %d is %lld, it must be 0 to %d", i,
-                    static_cast<long long>(given[i]), about.num_actions - 1);
+      if (given[i] < 0 || given[i] >= about.num_actions) return fail_action(i, given[i], about);
   } else {
     const float* const given = static_cast<const float*>(actions);
     const int64_t count = int64_t{num_envs()} * about.action_size;
     for (int64_t i = 0; i < count; ++i)
-      if (!std::isfinite(given[i]))
-        return fail(SEED_INVALID_ARGUMENT, "the action of row %d is not finite", int(i / about.action_size));
+      if (!std::isfinite(given[i])) return fail_not_finite(int32_t(i / about.action_size));
   }
   if (options.autoreset == SEED_AUTORESET_DISABLED)
     for (int32_t i = 0; i < num_envs(); ++i)
-      if (lane(i).ended != 0)
-        return fail(SEED_BAD_STATE, "the episode of lane %d has ended: reset the lane before you step it", i);
+      if (lane(i).ended != 0) return fail_ended(i);
   return SEED_OK;
 }
 
 seed_status EnvironmentPool::check_errors() const {
-  for (int32_t i = 0; i < num_envs(); ++i) {
-    const seed_env_lane& state = lane(i);
-    if (state.error != 0)
-      return fail(SEED_BAD_STATE,
-                  "the environment '%s' reported error %d in lane %d (seed %u, number %u, episode %u, step %d)",
-                  description().name, state.error, i, state.seed, state.env_id, state.episode, state.episode_steps);
-  }
+  for (int32_t i = 0; i < num_envs(); ++i)
+    if (lane(i).error != 0) return fail_environment(i, lane(i), description());
   return SEED_OK;
-}
-
-seed_status check_pointer(const void* pointer, const char* name) {
-  return pointer != nullptr ? SEED_OK : fail(SEED_INVALID_ARGUMENT, "%s is NULL", name);
-}
-
-seed_status check_range(const char* name, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) return SEED_OK;
-  return fail(SEED_INVALID_ARGUMENT, "%s is %lld, it must be %lld to %lld", name, static_cast<long long>(value),
-              static_cast<long long>(low), static_cast<long long>(high));
-}
-
-#define SEED_CHECK(call)                              \
-  do {                                                \
-    const seed_status check_status = (call);          \
-    if (check_status != SEED_OK) return check_status; \
-  } while (false)
-
-seed_status check_environment(const seed_environment* environment) {
-  SEED_CHECK(check_pointer(environment, "environment"));
-  const seed_env_description& about = environment->description;
-  if (about.version != SEED_ENVIRONMENT_VERSION || about.layout_bytes != int32_t(sizeof(seed_env_batch)))
-    return fail(SEED_INVALID_ARGUMENT, "the environment was built for version %d of the library, this is version %d",
-                about.version, SEED_ENVIRONMENT_VERSION);
-  if (std::strcmp(about.backend, "cpu") != 0)
-    return fail(SEED_INVALID_ARGUMENT, "the environment '%s' was built for %s, this pool runs on CPUs", about.name,
-                about.backend);
-  return SEED_OK;
-}
-
-seed_status check_pool(const seed_env_pool_options& options, const seed_env_description& about) {
-  SEED_CHECK(check_range("num_envs", options.num_envs, 1, 1 << 24));
-  SEED_CHECK(check_range("num_threads", options.num_threads, 0, 4096));
-  SEED_CHECK(check_range("autoreset", options.autoreset, 0, 2));
-  SEED_CHECK(check_range("max_episode_steps", options.max_episode_steps, -1, INT32_MAX));
-  SEED_CHECK(check_range("num_options", options.num_options, about.num_options, about.num_options));
-  if (options.num_options > 0) SEED_CHECK(check_pointer(options.options, "options"));
-  for (int32_t i = 0; i < options.num_options; ++i)
-    if (!std::isfinite(options.options[i]))
-      return fail(SEED_INVALID_ARGUMENT, "the option %s is not finite", about.options[i].name);
-  SEED_CHECK(check_range("data_bytes", options.data_bytes, 0, INT64_MAX));
-  return options.data_bytes > 0 ? check_pointer(options.data, "data") : SEED_OK;
 }
 
 void build(EnvironmentPool& pool, const seed_environment* environment, const seed_env_pool_options& options) {
@@ -193,49 +140,6 @@ seed_status check_process(const EnvironmentPool& pool) {
   return fail(SEED_BAD_STATE, "the pool's threads live in process %d: create a pool in each process", pool.process);
 }
 
-seed_status check_was_reset(const EnvironmentPool& pool) {
-  return pool.has_reset ? SEED_OK : fail(SEED_BAD_STATE, "the environments have not been reset: call reset first");
-}
-
-seed_status check_seeds(const EnvironmentPool& pool, const uint8_t* mask, const int32_t* seeds) {
-  for (int32_t i = 0; i < pool.num_envs(); ++i) {
-    const bool chosen = mask == nullptr || mask[i] != 0;
-    if (!pool.has_reset && (!chosen || seeds == nullptr || seeds[i] == SEED_NO_SEED))
-      return fail(SEED_BAD_STATE, "the first reset must start every lane with a seed");
-    if (chosen && seeds != nullptr && seeds[i] < SEED_NO_SEED)
-      return fail(SEED_INVALID_ARGUMENT, "the seed of lane %d is %d, it must be at least 0", i, seeds[i]);
-  }
-  return SEED_OK;
-}
-
-// ---- Snapshots ---------------------------------------------------------------------------------------------------
-
-constexpr char kSnapshotMagic[8] = {'S', 'E', 'E', 'D', 'E', 'N', 'V', '1'};
-
-struct SnapshotHeader {
-  char magic[8];
-  char name[64];
-  uint32_t version, lane_bytes;
-  uint64_t checksum;
-};
-
-// FNV-1a.
-uint64_t hash_bytes(const uint8_t* bytes, size_t count) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < count; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  return hash;
-}
-
-SnapshotHeader snapshot_header(const EnvironmentPool& pool, const uint8_t* lane) {
-  SnapshotHeader header{};
-  std::memcpy(header.magic, kSnapshotMagic, sizeof header.magic);
-  std::strncpy(header.name, pool.description().name, sizeof header.name - 1);
-  header.version = SEED_ENVIRONMENT_VERSION;
-  header.lane_bytes = uint32_t(pool.description().lane_bytes);
-  header.checksum = hash_bytes(lane, header.lane_bytes);
-  return header;
-}
-
 }  // namespace
 }  // namespace seed
 
@@ -245,36 +149,12 @@ using namespace seed;
 
 extern "C" {
 
-seed_status seed_environment_count(int32_t* count) {
-  SEED_CHECK(check_pointer(count, "count"));
-  *count = int32_t(registered_environments().size());
-  return SEED_OK;
-}
-
-seed_status seed_environment_at(int32_t index, const seed_environment** environment) {
-  SEED_CHECK(check_pointer(environment, "environment"));
-  SEED_CHECK(check_range("index", index, 0, int64_t(registered_environments().size()) - 1));
-  *environment = registered_environments()[size_t(index)];
-  return SEED_OK;
-}
-
-seed_status seed_environment_find(const char* name, const seed_environment** environment) {
-  SEED_CHECK(check_pointer(name, "name"));
-  SEED_CHECK(check_pointer(environment, "environment"));
-  for (const seed_environment* known : registered_environments()) {
-    if (std::strcmp(known->description.name, name) != 0) continue;
-    *environment = known;
-    return SEED_OK;
-  }
-  return fail(SEED_NOT_FOUND, "there is no environment '%s'", name);
-}
-
 seed_status seed_env_pool_create(const seed_environment* environment, const seed_env_pool_options* options,
                                  seed_env_pool** pool) {
-  SEED_CHECK(check_environment(environment));
+  SEED_CHECK(check_environment(environment, "cpu", "CPUs"));
   SEED_CHECK(check_pointer(options, "options"));
   SEED_CHECK(check_pointer(pool, "pool"));
-  SEED_CHECK(check_pool(*options, environment->description));
+  SEED_CHECK(check_env_pool_options(*options, environment->description));
   try {
     std::unique_ptr<seed_env_pool> created(new seed_env_pool{});
     build(*created, environment, *options);
@@ -293,12 +173,19 @@ seed_status seed_env_pool_destroy(seed_env_pool* pool) {
   return SEED_OK;
 }
 
+seed_status seed_env_pool_set_stream(seed_env_pool* pool, void* stream) {
+  SEED_CHECK(check_pointer(pool, "pool"));
+  return stream == nullptr ? SEED_OK : fail(SEED_INVALID_ARGUMENT, "the CPU pool has no stream: give NULL");
+}
+
+seed_status seed_env_pool_synchronize(seed_env_pool* pool) { return check_pointer(pool, "pool"); }
+
 seed_status seed_env_pool_reset(seed_env_pool* pool, const uint8_t* mask, const int32_t* seeds, const int32_t* env_ids,
                                 const seed_env_rows* rows) {
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_pointer(rows, "rows"));
   SEED_CHECK(check_process(*pool));
-  SEED_CHECK(check_seeds(*pool, mask, seeds));
+  SEED_CHECK(check_seeds(pool->num_envs(), pool->has_reset, mask, seeds));
   pool->set_rows(*rows);
   pool->batch.mask = mask;
   pool->batch.seeds = seeds;
@@ -314,7 +201,7 @@ seed_status seed_env_pool_step(seed_env_pool* pool, const void* actions, const s
   SEED_CHECK(check_pointer(actions, "actions"));
   SEED_CHECK(check_pointer(rows, "rows"));
   SEED_CHECK(check_process(*pool));
-  SEED_CHECK(check_was_reset(*pool));
+  SEED_CHECK(check_was_reset(pool->has_reset));
   SEED_CHECK(pool->check_actions(actions));
   pool->set_rows(*rows);
   pool->batch.discrete_actions = static_cast<const int64_t*>(actions);
@@ -332,7 +219,7 @@ seed_status seed_env_pool_observe(seed_env_pool* pool, const seed_env_rows* rows
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_pointer(rows, "rows"));
   SEED_CHECK(check_process(*pool));
-  SEED_CHECK(check_was_reset(*pool));
+  SEED_CHECK(check_was_reset(pool->has_reset));
   pool->set_rows(*rows);
   pool->run(pool->environment->observe, 1);
   return SEED_OK;
@@ -342,7 +229,7 @@ seed_status seed_env_pool_reference_actions(seed_env_pool* pool, void* actions) 
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_pointer(actions, "actions"));
   SEED_CHECK(check_process(*pool));
-  SEED_CHECK(check_was_reset(*pool));
+  SEED_CHECK(check_was_reset(pool->has_reset));
   if (pool->environment->act == nullptr)
     return fail(SEED_NOT_FOUND, "the environment '%s' has no reference policy", pool->description().name);
   pool->batch.reference_actions = actions;
@@ -353,43 +240,28 @@ seed_status seed_env_pool_reference_actions(seed_env_pool* pool, void* actions) 
 seed_status seed_env_pool_lane_size(const seed_env_pool* pool, int64_t* size) {
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_pointer(size, "size"));
-  *size = int64_t(sizeof(SnapshotHeader)) + pool->description().lane_bytes;
+  *size = env_snapshot_size(pool->description());
   return SEED_OK;
 }
 
 seed_status seed_env_pool_save_lane(seed_env_pool* pool, int32_t lane, uint8_t* bytes, int64_t size) {
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_pointer(bytes, "bytes"));
-  SEED_CHECK(check_was_reset(*pool));
+  SEED_CHECK(check_was_reset(pool->has_reset));
   SEED_CHECK(check_range("lane", lane, 0, pool->num_envs() - 1));
-  int64_t needed = 0;
-  SEED_CHECK(seed_env_pool_lane_size(pool, &needed));
-  SEED_CHECK(check_range("size", size, needed, INT64_MAX));
-  const SnapshotHeader header = snapshot_header(*pool, pool->lane_bytes(lane));
-  std::memcpy(bytes, &header, sizeof header);
-  std::memcpy(bytes + sizeof header, pool->lane_bytes(lane), header.lane_bytes);
+  SEED_CHECK(check_range("size", size, env_snapshot_size(pool->description()), INT64_MAX));
+  std::memcpy(bytes + sizeof(EnvSnapshotHeader), pool->lane_bytes(lane), size_t(pool->description().lane_bytes));
+  write_env_snapshot_header(pool->description(), bytes);
   return SEED_OK;
 }
 
 seed_status seed_env_pool_restore_lane(seed_env_pool* pool, int32_t lane, const uint8_t* bytes, int64_t size) {
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_pointer(bytes, "bytes"));
-  SEED_CHECK(check_was_reset(*pool));
+  SEED_CHECK(check_was_reset(pool->has_reset));
   SEED_CHECK(check_range("lane", lane, 0, pool->num_envs() - 1));
-  SnapshotHeader header;
-  if (size < int64_t(sizeof header)) return fail(SEED_INVALID_ARGUMENT, "this is no snapshot of a lane");
-  std::memcpy(&header, bytes, sizeof header);
-  if (std::memcmp(header.magic, kSnapshotMagic, sizeof header.magic) != 0)
-    return fail(SEED_INVALID_ARGUMENT, "this is no snapshot of a lane");
-  const uint8_t* const state = bytes + sizeof header;
-  if (std::strncmp(header.name, pool->description().name, sizeof header.name - 1) != 0)
-    return fail(SEED_INVALID_ARGUMENT, "the snapshot is one of '%.63s', the pool runs '%s'", header.name,
-                pool->description().name);
-  if (header.version != SEED_ENVIRONMENT_VERSION || header.lane_bytes != uint32_t(pool->description().lane_bytes))
-    return fail(SEED_INVALID_ARGUMENT, "the snapshot is one of another version of '%s'", pool->description().name);
-  if (size != int64_t(sizeof header) + header.lane_bytes || header.checksum != hash_bytes(state, header.lane_bytes))
-    return fail(SEED_INVALID_ARGUMENT, "the snapshot is damaged");
-  std::memcpy(pool->lane_bytes(lane), state, header.lane_bytes);
+  SEED_CHECK(check_env_snapshot(pool->description(), bytes, size));
+  std::memcpy(pool->lane_bytes(lane), bytes + sizeof(EnvSnapshotHeader), size_t(pool->description().lane_bytes));
   return SEED_OK;
 }
 }

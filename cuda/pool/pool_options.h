@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "checks.h"
 #include "envs/atari_lane.h"
-#include "error.h"
 #include "games/tables.h"
 #include "seed/pool.h"
 
@@ -35,22 +35,6 @@ inline seed_pool_options default_pool_options() {
 }
 
 // ---- Checks ------------------------------------------------------------------------------------------------------
-
-inline seed_status check_range(const char* name, int64_t value, int64_t least, int64_t most) {
-  if (value >= least && value <= most) return SEED_OK;
-  return fail(SEED_INVALID_ARGUMENT, "%s is %lld, it must be %lld to %lld", name, static_cast<long long>(value),
-              static_cast<long long>(least), static_cast<long long>(most));
-}
-
-#define SEED_CHECK(call)                              \
-  do {                                                \
-    const seed_status check_status = (call);          \
-    if (check_status != SEED_OK) return check_status; \
-  } while (false)
-
-inline seed_status check_pointer(const void* pointer, const char* name) {
-  return pointer != nullptr ? SEED_OK : fail(SEED_INVALID_ARGUMENT, "%s must not be NULL", name);
-}
 
 inline seed_status check_options(const seed_pool_options& options) {
   constexpr int32_t kMost = 0x7fffffff;

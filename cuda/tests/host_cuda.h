@@ -43,7 +43,7 @@ Number atomicAdd(Number* address, Number value) {
   return before;
 }
 
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation };
+enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorNoKernelImageForDevice };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
 using cudaStream_t = void*;
 
@@ -58,6 +58,13 @@ inline cudaError_t cudaMalloc(void** memory, size_t bytes) {
 inline cudaError_t cudaFree(void* memory) { return std::free(memory), cudaSuccess; }
 inline cudaError_t cudaMemcpyAsync(void* target, const void* source, size_t bytes, cudaMemcpyKind, cudaStream_t) {
   return std::memcpy(target, source, bytes), cudaSuccess;
+}
+inline cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* source, size_t source_pitch,
+                                     size_t width, size_t height, cudaMemcpyKind, cudaStream_t) {
+  for (size_t row = 0; row < height; ++row)
+    std::memcpy(static_cast<char*>(target) + row * target_pitch, static_cast<const char*>(source) + row * source_pitch,
+                width);
+  return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* target, int value, size_t bytes, cudaStream_t) {
   return std::memset(target, value, bytes), cudaSuccess;

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from seed_hpc.errors import MissingDependencyError, UserError
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 # Where `make kernels` puts a folder for each architecture.
 _CHECKOUT_BUILD = Path(__file__).resolve().parents[2] / "build" / "cuda"
@@ -26,17 +28,19 @@ class CudaDevice:
     Raises:
         UserError: There is no such device.
         MissingDependencyError: No PyTorch, no device, or no library for it; the message says how to get it.
+
+    Attributes:
+        torch_device: As PyTorch names it, with its number.
+        number: Its number.
+        architecture: "90".
+        library: libseed_cuda.so for it.
     """
 
     def __init__(self, name: str) -> None:
         self.torch_device = find_device(name)
         self.number = int(self.torch_device.index or 0)
-        self.library = _load_library(self._architecture())
-
-    def _architecture(self) -> str:
-        import torch
-
-        return "{}{}".format(*torch.cuda.get_device_capability(self.torch_device))
+        self.architecture = _architecture(self.torch_device)
+        self.library = _load_library(self.architecture)
 
     def stream(self) -> int:
         """Returns the handle of the stream that PyTorch uses now."""
@@ -49,6 +53,27 @@ class CudaDevice:
         import torch
 
         return torch.cuda.device(self.torch_device)
+
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Returns a new tensor on the device; memory comes from PyTorch's cache."""
+        import torch
+
+        return torch.empty(shape, dtype=dtype, device=self.torch_device)
+
+    def target(self, target: Any, name: str, shape: tuple[int, ...] | None, dtype: torch.dtype) -> int:
+        """Returns the address of a caller's tensor.
+
+        Raises:
+            UserError: It is somewhere else, or its shape, type or layout is another.
+        """
+        if (
+            getattr(target, "device", None) != self.torch_device
+            or tuple(target.shape) != shape
+            or target.dtype != dtype
+            or not target.is_contiguous()
+        ):
+            raise UserError(f"{name} must be a contiguous {dtype} tensor of shape {shape} on {self.torch_device}")
+        return int(target.data_ptr())
 
 
 def find_device(name: str, *, library: bool = True) -> torch.device:
@@ -88,8 +113,19 @@ def find_device(name: str, *, library: bool = True) -> torch.device:
     return device
 
 
+def _architecture(device: torch.device) -> str:
+    import torch
+
+    return "{}{}".format(*torch.cuda.get_device_capability(device))
+
+
 def _load_library(architecture: str) -> ctypes.CDLL:
-    """Loads libseed_cuda.so: from the folder of the architecture if there is one, else from the usual places."""
+    """Loads libseed_cuda.so: from the folder of the architecture if there is one, else from the usual places.
+
+    Raises:
+        MissingDependencyError: There is none, or its record beside it names another architecture.
+    """
+    how = f"`make kernels ARCHS={architecture}`"
     candidates = [folder / f"sm_{architecture}" for folder in (*_native.library_folders(), _CHECKOUT_BUILD)]
     path = next((folder / "libseed_cuda.so" for folder in candidates if (folder / "libseed_cuda.so").is_file()), None)
     if path is None:
@@ -98,7 +134,22 @@ def _load_library(architecture: str) -> ctypes.CDLL:
         except MissingDependencyError as error:
             raise MissingDependencyError(
                 f"libseed_cuda.so for this GPU (sm_{architecture}) was not found in "
-                f"{', '.join(map(str, candidates))}: build it with `make kernels ARCHS={architecture}`, or name the "
-                "folder that holds sm_*/libseed_cuda.so in SEED_HPC_LIBRARY_DIR, or use device='cpu'"
+                f"{', '.join(map(str, candidates))}: build it with {how}, or name the folder that "
+                "holds sm_*/libseed_cuda.so in SEED_HPC_LIBRARY_DIR, or use device='cpu'"
             ) from error
+        built_for = _recorded_architecture(path)
+        if built_for not in (None, architecture):
+            raise MissingDependencyError(
+                f"{path} was built for sm_{built_for}, this GPU is sm_{architecture}: build another with {how}, or use "
+                "device='cpu'"
+            )
     return _native.load_path(path)
+
+
+def _recorded_architecture(library: Path) -> str | None:
+    """Returns what `seed-hpc kernels build` wrote beside a library; None where it wrote nothing."""
+    try:
+        record = json.loads(library.with_name("kernels.json").read_text(encoding="utf-8"))
+        return str(record["arch"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None

@@ -99,10 +99,10 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         """Steps and writes the results into contiguous tensors of the device. Arguments as in `AtariVectorEnv`."""
         torch, rows = self._torch, self.num_envs
         outputs = PoolOutputs(
-            observations=self._target(observations, "observations", self.observation_space.shape, torch.uint8),
-            rewards=self._target(rewards, "rewards", (rows,), torch.int32),
-            terminations=self._target(terminations, "terminations", (rows,), torch.bool),
-            truncations=self._target(truncations, "truncations", (rows,), torch.bool),
+            observations=self._device.target(observations, "observations", self.observation_space.shape, torch.uint8),
+            rewards=self._device.target(rewards, "rewards", (rows,), torch.int32),
+            terminations=self._device.target(terminations, "terminations", (rows,), torch.bool),
+            truncations=self._device.target(truncations, "truncations", (rows,), torch.bool),
         )
         with self._device.use():
             self._use_stream()
@@ -133,7 +133,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         """Returns the RAM of all lanes, uint8 (num_envs, 128), on the host."""
         with self._device.use():
             self._use_stream()
-            ram = self._empty((self.num_envs, 128), self._torch.uint8)
+            ram = self._device.empty((self.num_envs, 128), self._torch.uint8)
             self._check(self._library.seed_pool_ram(self._pool, _pointer(ram.data_ptr())))
             host: NDArray[np.uint8] = ram.cpu().numpy()
         return host
@@ -143,17 +143,13 @@ class CudaAtariVectorEnv(AtariVectorEnv):
     def _use_stream(self) -> None:
         self._check(self._library.seed_pool_set_stream(self._pool, _pointer(self._device.stream())))
 
-    def _empty(self, shape: tuple[int, ...], dtype: Any) -> Tensor:
-        tensor: Tensor = self._torch.empty(shape, dtype=dtype, device=self._device.torch_device)
-        return tensor
-
     def _take_rows(self, *, final: bool) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Points the outputs at new tensors and returns these; memory comes from PyTorch's cache."""
+        """Points the outputs at new tensors and returns these."""
         torch, outputs, rows = self._torch, self._outputs, self.num_envs
         shape = (rows, *(self.single_observation_space.shape or ()))
-        observations = self._empty(shape, torch.uint8)
-        numbers = self._empty((5, rows), torch.int32)
-        flags = self._empty((2, rows), torch.bool)
+        observations = self._device.empty(shape, torch.uint8)
+        numbers = self._device.empty((5, rows), torch.int32)
+        flags = self._device.empty((2, rows), torch.bool)
         rewards, *infos = numbers.unbind()
         terminations, truncations = flags.unbind()
         outputs.observations = observations.data_ptr()
@@ -165,7 +161,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         outputs.final_observations = None
         named: dict[str, Any] = dict(zip(_INFO_KEYS, infos, strict=True))
         if final:
-            named["final_obs"] = self._empty(shape, torch.uint8)
+            named["final_obs"] = self._device.empty(shape, torch.uint8)
             outputs.final_observations = named["final_obs"].data_ptr()
         return observations, rewards, terminations, truncations, named
 
@@ -182,15 +178,3 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             raise UserError(f"actions are of type {tensor.dtype}, they must be integers")
         self._actions = tensor.to(self._device.torch_device, torch.int64).contiguous()
         self._actions_address = self._actions.data_ptr()
-
-    def _target(self, target: Any, name: str, shape: tuple[int, ...] | None, dtype: Any) -> int:
-        """Returns the address of a tensor after checking its place, shape, type and layout."""
-        device = self._device.torch_device
-        if (
-            getattr(target, "device", None) != device
-            or tuple(target.shape) != shape
-            or target.dtype != dtype
-            or not target.is_contiguous()
-        ):
-            raise UserError(f"{name} must be a contiguous {dtype} tensor of shape {shape} on {device}")
-        return int(target.data_ptr())

@@ -172,13 +172,19 @@ def _record_path(name: str, backend: str) -> Path:
     return cache_folder() / name / f"{name}_{backend}.json"
 
 
+def read_record(name: str, backend: str = "cpu") -> dict[str, Any]:
+    """Returns what is known of a library: `header`, `sources`, for CUDA `architectures`; empty where it is missing."""
+    try:
+        record: dict[str, Any] = json.loads(_record_path(name, backend).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record
+
+
 def warn_if_stale(name: str, backend: str = "cpu") -> None:
     """Warns when a file that the library was made from has changed since."""
-    try:
-        record = json.loads(_record_path(name, backend).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return
-    for file, digest in record["sources"].items():
+    record = read_record(name, backend)
+    for file, digest in record.get("sources", {}).items():
         path = Path(file)
         if path.is_file() and _digest(path) != digest:
             warnings.warn(

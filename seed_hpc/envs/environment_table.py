@@ -14,13 +14,16 @@ import ctypes
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
 
 from seed_hpc import _native
 from seed_hpc.errors import MissingDependencyError, UserError, nearest
+
+if TYPE_CHECKING:
+    from seed_hpc.envs.cuda_device import CudaDevice
 
 ENVIRONMENT_VERSION = 1
 _MAX_RANK = 4
@@ -132,7 +135,10 @@ def _read_table(address: int, library: Path | None) -> EnvironmentInfo:
 @functools.cache
 def library_environments() -> dict[str, EnvironmentInfo]:
     """Returns the environments of the package's own library, by name."""
-    library = _native.load("cpu")
+    return _environments_of(_native.load("cpu"))
+
+
+def _environments_of(library: ctypes.CDLL) -> dict[str, EnvironmentInfo]:
     count, address = ctypes.c_int32(), ctypes.c_void_p()
     _native.check(library, library.seed_environment_count(ctypes.byref(count)))
     found = {}
@@ -167,7 +173,9 @@ def is_environment(name: str) -> bool:
 
     if is_external(name) or name.endswith((".so", ".h")):
         return True
-    return name in library_environments() or environment_build.library_path(name).is_file()
+    return name in library_environments() or any(
+        environment_build.library_path(name, backend).is_file() for backend in ("cpu", "cuda")
+    )
 
 
 def find_environment(name: str) -> EnvironmentInfo:
@@ -196,10 +204,29 @@ def find_environment(name: str) -> EnvironmentInfo:
     return load_library(path)
 
 
-def require_cpu(device: str) -> None:
-    """Raises unless environments run on `device`."""
-    if device != "cpu":
+def find_on_device(name: str, device: CudaDevice) -> EnvironmentInfo:
+    """Returns the environment called `name` with its kernels for a CUDA device.
+
+    Raises:
+        UserError: There is none of that name.
+        MissingDependencyError: It has not been built for the device; the message says how to.
+    """
+    from seed_hpc.envs import environment_build
+
+    if name.endswith(".so"):
+        return load_library(Path(name))
+    if (known := _environments_of(device.library)).get(name) is not None:
+        return known[name]
+    record = environment_build.read_record(name, "cuda")
+    built_for = record.get("architectures", [])
+    if device.architecture not in built_for:
+        if not built_for:
+            find_environment(name)  # an unknown name has a message of its own
+            record = environment_build.read_record(name)
+        state = f"built for sm_{', sm_'.join(built_for)} only" if built_for else "not built for GPUs"
         raise MissingDependencyError(
-            f"device is '{device}', but environments that are no Atari games run on CPUs only in this version: use "
-            "device='cpu'"
+            f"the environment '{name}' is {state}: `seed-hpc kernels build --env {record.get('header', 'FILE.h')} "
+            f"--backend cuda --arch {device.architecture}` builds it for this GPU, or use device='cpu'"
         )
+    environment_build.warn_if_stale(name, "cuda")
+    return load_library(environment_build.library_path(name, "cuda"))

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from seed_hpc import _native
 from seed_hpc.envs import order_data
 from seed_hpc.envs.buffers import BufferRing
-from seed_hpc.envs.environment_table import EnvironmentInfo, find_environment, require_cpu
+from seed_hpc.envs.environment_table import EnvironmentInfo, find_environment
 from seed_hpc.envs.vector import _AUTORESET, _address, _autoreset_mode, _converter, _int32, _same, _target
 from seed_hpc.errors import UserError, nearest
 
@@ -43,7 +43,7 @@ class _PoolOptions(ctypes.Structure):
         ("autoreset", ctypes.c_int32),
         ("max_episode_steps", ctypes.c_int32),
         ("num_options", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("device", ctypes.c_int32),
         ("options", ctypes.c_void_p),
         ("data", ctypes.c_void_p),
         ("data_bytes", ctypes.c_int64),
@@ -77,17 +77,28 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         max_episode_steps: Steps after which an episode is truncated; 0 = never, None = the environment's own.
         autoreset_mode: `NextStep`, `SameStep` or `Disabled` (gymnasium's AutoresetMode).
         output: "numpy" or "torch" (CPU tensors that share memory with the arrays).
-        device: "cpu".
+        device: "cpu", or "cuda", "cuda:1": then tensors on that GPU come back (`CudaNativeVectorEnv`, docs/cuda.md).
         first_env_id: Number of lane 0: give rank r of a job r * num_envs.
         data: What the lanes share, read-only: an array, bytes, or a file; what it means is the environment's business.
         **options: Numbers that the environment lets you set; `seed-hpc env list` shows them.
 
     Raises:
         UserError: The environment, an option or an argument is unknown or out of range.
-        MissingDependencyError: The native library or torch is needed and missing.
+        MissingDependencyError: The native library, torch or CUDA are needed and missing.
     """
 
     reward_dtype: Any  # torch's float32, for the training loop
+
+    def __new__(cls, *args: Any, device: str = "cpu", **options: Any) -> NativeVectorEnv:
+        """Makes a `CudaNativeVectorEnv` for other devices than the CPU."""
+        del args, options
+        if device == "cpu" or cls is not NativeVectorEnv:
+            return super().__new__(cls)
+        if device.partition(":")[0] != "cuda":
+            raise UserError(f"device is '{device}', it must be 'cpu', 'cuda' or 'cuda:N'")
+        from seed_hpc.envs.cuda_native_vector import CudaNativeVectorEnv
+
+        return super().__new__(CudaNativeVectorEnv)
 
     def __init__(
         self,
@@ -104,10 +115,9 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         **options: float,
     ) -> None:
         self._pool = ctypes.c_void_p()
-        require_cpu(device)
-        self._to_output = _converter(output)
-        self._library = _native.load("cpu")
-        self.info = info = find_environment(name)
+        self._device_number = 0
+        self._open(name, device, output)
+        info = self.info
         self.autoreset_mode = _autoreset_mode(autoreset_mode)
         self.num_envs = _int32("num_envs", num_envs)
         self.options = option_values(info, options)
@@ -122,6 +132,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
             autoreset=_AUTORESET[self.autoreset_mode],
             max_episode_steps=limit,
             num_options=len(values),
+            device=self._device_number,
             options=values.ctypes.data,
             data=shared.ctypes.data if len(shared) else None,
             data_bytes=len(shared),
@@ -134,16 +145,23 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         self._first_env_id = _int32("first_env_id", first_env_id)
         self._seeded = False
         self._has_final = self.autoreset_mode == AutoresetMode.SAME_STEP
-        if output == "torch":
-            import torch
-
-            self.reward_dtype = torch.float32
         self.single_observation_space = info.observation_space
         self.single_action_space = info.action_space
         self.observation_space = batch_space(info.observation_space, self.num_envs)
         self.action_space = batch_space(info.action_space, self.num_envs)
         self._env_ids = np.arange(self.num_envs, dtype=np.int32)
         self._make_buffers()
+
+    def _open(self, name: str, device: str, output: str) -> None:
+        """Loads library and environment, and chooses what arrays are returned as."""
+        del device  # "cpu": __new__ makes another class for others
+        self._to_output = _converter(output)
+        self._library = _native.load("cpu")
+        self.info = find_environment(name)
+        if output == "torch":
+            import torch
+
+            self.reward_dtype = torch.float32
 
     def _make_buffers(self) -> None:
         lanes = self.num_envs
@@ -208,14 +226,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         self._read_actions(actions)
         rows = self._take_rows(final=self._has_final)
         self._check(self._step(self._pool, self._actions_address, self._rows_address))
-        observations, rewards, terminations, truncations, infos = rows
-        if "final_obs" in infos and self._num_ended.value == 0:
-            del infos["final_obs"]
-        convert = self._to_output
-        if convert is _same:
-            return rows
-        converted = {key: convert(value) for key, value in infos.items()}
-        return convert(observations), convert(rewards), convert(terminations), convert(truncations), converted
+        return self._finish(rows)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends the threads and frees the memory."""
@@ -351,6 +362,17 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         if final:
             infos["final_obs"], rows.final_observations = self._final_observations.take()
         return observations, rewards, flags[:lanes], flags[lanes : 2 * lanes], infos
+
+    def _finish(self, rows: tuple[Any, Any, Any, Any, dict[str, Any]]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Turns the rows of a step into what it returns."""
+        observations, rewards, terminations, truncations, infos = rows
+        if "final_obs" in infos and self._num_ended.value == 0:
+            del infos["final_obs"]
+        convert = self._to_output
+        if convert is _same:
+            return rows
+        converted = {key: convert(value) for key, value in infos.items()}
+        return convert(observations), convert(rewards), convert(terminations), convert(truncations), converted
 
     def _check(self, status: int) -> None:
         if status:

@@ -620,7 +620,7 @@ def make_vec(
         game: Name of the game, "ms_pacman", or of an environment: "ball" (`seed-hpc env list`),
             "gymnasium:CartPole-v1", "external:./libsimulator.so".
         num_envs: Number of lanes.
-        device: "cpu", or for Atari games "cuda", "cuda:1": then tensors on that GPU come back (docs/cuda.md).
+        device: "cpu", or "cuda", "cuda:1": then tensors on that GPU come back (docs/cuda.md).
         rng: "counter" or "ale"; of environments that are no Atari games always "counter".
         **options: See `AtariVectorEnv`; of environments that are no Atari games `seed_hpc.envs.native_vector`.
 

@@ -119,6 +119,10 @@ def _build(args: argparse.Namespace) -> int:
         raise UserError(f"--backend cuda needs --arch: {', '.join(ARCHITECTURES)}")
     for arch in args.arch:
         check_known(arch)
+    nvcc, _ = _cuda_compiler(source)
+    if nvcc is not None:
+        for arch in args.arch:  # before the first of them is built
+            check_supported(arch, nvcc)
     records = []
     for arch in args.arch:
         # One architecture is the folder itself, so that a workflow rule can name its outputs.
@@ -197,13 +201,8 @@ def build_cuda(
         MissingDependencyError: No nvcc or no CUDA source.
         RunFailedError: The compiler failed.
     """
-    nvcc = find_nvcc()
-    reason = None
+    nvcc, reason = _cuda_compiler(source)
     if nvcc is None:
-        reason = "no nvcc was found: install a CUDA toolkit, or name the compiler in CUDACXX"
-    elif not any((source / "cuda").glob("**/*_cuda.cu")):
-        reason = "this version has no CUDA sources (cuda/*/*_cuda.cu)"
-    if nvcc is None or reason is not None:
         if not if_possible:
             raise MissingDependencyError(f"libseed_cuda.so for sm_{arch} cannot be built: {reason}")
         record = _record("cuda", arch, _commit(source), status="not_built", reason=reason)
@@ -216,6 +215,16 @@ def build_cuda(
     seconds = time.monotonic() - started
     kernels = read_resources(arch, output / "build.log", build_folder / "lib")
     return _finish("cuda", arch, library, str(nvcc), seconds, kernels, source, output)
+
+
+def _cuda_compiler(source: Path) -> tuple[Path | None, str]:
+    """Returns nvcc, or None and why a CUDA library cannot be built."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        return None, "no nvcc was found: install a CUDA toolkit, or name the compiler in CUDACXX"
+    if not any((source / "cuda").glob("**/*_cuda.cu")):
+        return None, "this version has no CUDA sources (cuda/*/*_cuda.cu)"
+    return nvcc, ""
 
 
 def read_resources(arch: str, log: Path, ptx_folder: Path) -> list[KernelResources]:

@@ -13,17 +13,18 @@ from pool.kernels_on_host import compile_for_host
 import seed_hpc
 from seed_hpc import _native
 from seed_hpc.envs import cuda_device, cuda_vector
+from seed_hpc.envs.cuda_device import CudaDevice
 from seed_hpc.envs.cuda_vector import CudaAtariVectorEnv
 from seed_hpc.errors import MissingDependencyError, UserError
 
 
-class HostDevice:
-    """Stands in for `CudaDevice`: device memory is the host's, and there is one stream."""
+class HostDevice(CudaDevice):
+    """Stands in for a device: its memory is the host's, and there is one stream."""
 
     library = None
 
     def __init__(self, name):
-        self.torch_device, self.number = torch.device("cpu"), 0
+        self.torch_device, self.number, self.architecture = torch.device("cpu"), 0, "90"
 
     def stream(self):
         return 0
@@ -165,6 +166,17 @@ def test_without_a_library(one_gpu, monkeypatch, tmp_path):
     monkeypatch.setenv("SEED_HPC_LIBRARY_DIR", str(tmp_path))
     monkeypatch.setattr(cuda_device, "_CHECKOUT_BUILD", tmp_path)
     with pytest.raises(MissingDependencyError, match=r"sm_90\) was not found in .*`make kernels ARCHS=90`.*'cpu'$"):
+        seed_hpc.make_vec("pong", device="cuda")
+
+
+def test_with_a_library_for_another_gpu(one_gpu, monkeypatch, tmp_path):
+    (tmp_path / "libseed_cuda.so").touch()
+    (tmp_path / "kernels.json").write_text('{"arch": "80"}')
+    monkeypatch.setenv("SEED_HPC_LIBRARY_DIR", str(tmp_path))
+    monkeypatch.setattr(cuda_device, "_CHECKOUT_BUILD", tmp_path / "none")
+    with pytest.raises(
+        MissingDependencyError, match=r"for sm_80, this GPU is sm_90: .*`make kernels ARCHS=90`.*'cpu'$"
+    ):
         seed_hpc.make_vec("pong", device="cuda")
 
 

@@ -157,7 +157,7 @@ def test_state_of_all_lanes():
         ({"gravity": float("nan")}, "gravity is not finite"),
         ({"max_episode_steps": -1}, "must be at least 0"),
         ({"autoreset_mode": "sometimes"}, "autoreset_mode is 'sometimes'"),
-        ({"device": "cuda"}, "CPUs only"),
+        ({"device": "gpu"}, "must be 'cpu', 'cuda' or 'cuda:N'"),
         ({"rng": "ale"}, "belongs to Atari games"),
         ({"data": "no_such_file"}, "cannot be read"),
     ],

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 
@@ -47,6 +48,29 @@ def difference(game: str, num_envs: int, num_steps: int, setting: int = 0, devic
             complaint = complaint or _compare(tested.step(actions), expected.step(actions), f"step {step}")
         if not complaint and not np.array_equal(tested.ram(), expected.ram()):
             complaint = "RAM differs at the end"
+        return complaint
+    finally:
+        tested.close()
+        expected.close()
+
+
+def environment_difference(name: str, num_envs: int, num_steps: int, device: str = "cuda") -> str:
+    """As `difference`, for an environment that is no Atari game; episodes end after a third of the steps."""
+    options = {"autoreset_mode": "SameStep", "max_episode_steps": num_steps // 3}
+    tested = seed_hpc.make_vec(name, num_envs, device=device, **options)
+    expected = seed_hpc.make_vec(name, num_envs, **options)
+    try:
+        random = np.random.default_rng(0)
+        complaint = _compare(tested.reset(seed=3), expected.reset(seed=3), "the first reset")
+        for step in range(num_steps):
+            if complaint:
+                break
+            actions = random.integers(-(2**20), 2**20, size=expected.action_space.shape)
+            if isinstance(expected.single_action_space, gymnasium.spaces.Box):
+                actions = (actions / 2**20).astype(np.float32)
+            else:
+                actions %= expected.single_action_space.n
+            complaint = _compare(tested.step(actions), expected.step(actions), f"step {step}")
         return complaint
     finally:
         tested.close()

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 import torch
-from gpu.on_device import Stepper, difference, graph_against_eager
+from gpu.on_device import Stepper, difference, environment_difference, graph_against_eager
 
 import seed_hpc
 from seed_hpc.errors import MissingDependencyError
@@ -26,6 +26,11 @@ pytestmark = pytest.mark.skipif(bool(reason := _missing()), reason=reason or "a 
 @pytest.mark.parametrize("game", ["pong", "breakout", "pitfall2", "elevator_action"])
 def test_equals_the_cpu(game, setting):
     assert difference(game, 64, 60, setting) == ""
+
+
+@pytest.mark.parametrize("name", ["ball", "order_book", "quadruped"])
+def test_environments_that_are_no_games_equal_the_cpu(name):
+    assert environment_difference(name, 1000, 90) == ""
 
 
 def test_tensors_are_the_devices():

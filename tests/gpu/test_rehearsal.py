@@ -11,13 +11,14 @@ from envs.test_cuda_vector import HostDevice, library  # noqa: F401  (a fixture)
 from gpu import check, on_device
 
 from seed_hpc import _native
-from seed_hpc.envs import cuda_vector
+from seed_hpc.envs import cuda_native_vector, cuda_vector
 
 
 @pytest.fixture
 def host_device(library, monkeypatch):  # noqa: F811
     monkeypatch.setattr(HostDevice, "library", _native.load_path(library))
     monkeypatch.setattr(cuda_vector, "CudaDevice", HostDevice)
+    monkeypatch.setattr(cuda_native_vector, "CudaDevice", HostDevice)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device: make gpu-check does more than this")
@@ -46,6 +47,20 @@ def test_parity_and_its_complaint(host_device, monkeypatch):
 
     monkeypatch.setattr(cuda_vector.CudaAtariVectorEnv, "step", wrong)
     assert on_device.difference("pong", 2, 9) == "rewards differ in step 0"
+
+
+def test_environments_that_are_no_games(host_device, monkeypatch):
+    assert on_device.environment_difference("ball", 5, 12) == ""
+    assert on_device.environment_difference("order_book", 5, 12) == ""
+    step = cuda_native_vector.CudaNativeVectorEnv.step
+
+    def wrong(self, actions):
+        result = step(self, actions)
+        result[4]["episode_steps"][0] += 1
+        return result
+
+    monkeypatch.setattr(cuda_native_vector.CudaNativeVectorEnv, "step", wrong)
+    assert on_device.environment_difference("ball", 5, 12) == "episode_steps differ in step 0"
 
 
 def test_throughput_and_its_table(host_device):

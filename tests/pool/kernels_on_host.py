@@ -5,12 +5,14 @@
 """
 
 import argparse
+import hashlib
 import json
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from seed_hpc import _native
 from seed_hpc.envs import roms
@@ -60,29 +62,60 @@ def compare(program: Path, game: str, lanes: int, steps: int, setting: int | Non
     return "" if done.returncode == 0 and "equal" in done.stdout else done.stdout + done.stderr
 
 
+def sources_digest() -> str:
+    """Returns the SHA-256 of everything below cuda/: what both sides of the comparison are made from."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in CUDA.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+        digest.update(str(path.relative_to(CUDA)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def earlier_results(path: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """Returns the games that a run of the same sources and size, interrupted perhaps, has found equal."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    same = all(found.get(key) == record[key] for key in ("sources", "lanes", "steps", "sanitizers"))
+    return {game: row for game, row in found["games"].items() if row["result"] == "equal"} if same else {}
+
+
 def main() -> int:
-    """Compares all games; prints a line a game and writes the record anew after each."""
+    """Compares all games; prints a line a game and writes the record anew after each, so that a run can be taken up."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lanes", type=int, default=64)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--sanitize", action="store_true")
-    parser.add_argument("--json", type=Path, default=ROOT / "build" / "parity_kernels.json")
+    parser.add_argument("--games", help="some games only, separated by commas")
+    parser.add_argument("--json", type=Path, help="the record; a run of the same sources goes on where it ended")
     args = parser.parse_args()
-    program = compile_parity(
-        ROOT / "build" / ("kernels_on_host_sanitized" if args.sanitize else "kernels_on_host"), sanitize=args.sanitize
-    )
+    name = "kernels_on_host_sanitized" if args.sanitize else "kernels_on_host"
+    path = args.json or ROOT / "build" / f"{name}_{args.lanes}x{args.steps}.json"
+    program = compile_parity(ROOT / "build" / name, sanitize=args.sanitize)
     describe = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"]
-    commit = subprocess.run(describe, capture_output=True, text=True, check=False).stdout.strip()
-    record = {"commit": commit, "lanes": args.lanes, "steps": args.steps, "sanitizers": args.sanitize, "games": {}}
+    record: dict[str, Any] = {
+        "commit": subprocess.run(describe, capture_output=True, text=True, check=False).stdout.strip(),
+        "sources": sources_digest(),
+        "lanes": args.lanes,
+        "steps": args.steps,
+        "sanitizers": args.sanitize,
+    }
+    record["games"] = earlier_results(path, record)
+    chosen = [find_game(game).name for game in args.games.split(",")] if args.games else game_names()
     for index, game in enumerate(game_names()):
+        if game not in chosen or game in record["games"]:
+            continue
         started = time.monotonic()
         complaint = compare(program, game, args.lanes, args.steps, index % NUM_SETTINGS)
-        record["games"][game] = complaint or "equal"
-        print(f"{game}: {complaint or 'equal'} ({time.monotonic() - started:.0f} s)", flush=True)
-        args.json.write_text(json.dumps(record, indent=1), encoding="utf-8")
-    num_equal = list(record["games"].values()).count("equal")
-    print(f"{num_equal} of {len(record['games'])} games equal")
-    return 0 if num_equal == len(record["games"]) else 1
+        seconds = round(time.monotonic() - started, 1)
+        record["games"][game] = {"result": complaint or "equal", "setting": index % NUM_SETTINGS, "seconds": seconds}
+        print(f"{game}: {complaint or 'equal'} ({seconds} s)", flush=True)
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
+        partial.replace(path)
+    num_equal = sum(record["games"][game]["result"] == "equal" for game in chosen)
+    print(f"{num_equal} of {len(chosen)} games equal: {path}")
+    return 0 if num_equal == len(chosen) else 1
 
 
 if __name__ == "__main__":

@@ -115,9 +115,9 @@ typedef struct seed_env_pool_options {
   int32_t autoreset;         /* SEED_AUTORESET_*. */
   int32_t max_episode_steps; /* -1: the environment's own; 0: never truncate. */
   int32_t num_options;       /* Must be the environment's number. */
-  int32_t reserved;
-  const float* options; /* One value an option, copied. */
-  const uint8_t* data;  /* Copied. */
+  int32_t device;            /* CUDA device; 0 on a CPU. */
+  const float* options;      /* One value an option, copied. */
+  const uint8_t* data;       /* Copied. */
   int64_t data_bytes;
 } seed_env_pool_options;
 
@@ -138,13 +138,24 @@ SEED_API seed_status seed_env_pool_create(const seed_environment* environment, c
                                           seed_env_pool** pool);
 SEED_API seed_status seed_env_pool_destroy(seed_env_pool* pool);
 
+/* CUDA: the stream that everything is launched on (a cudaStream_t); without this call the default stream. The CPU pool
+ * accepts NULL alone. On CUDA, actions and rows are the device's, what a reset takes (mask, seeds, env_ids) and the
+ * bytes of a snapshot the host's. */
+SEED_API seed_status seed_env_pool_set_stream(seed_env_pool* pool, void* stream);
+
+/* CUDA: waits for the stream and returns, once, the first thing that lanes found wrong since the last call: an action
+ * that does not exist or is not finite (0 was played in its place), a step of an ended lane (it began its next
+ * episode), an error that an environment reported. The CPU pool returns SEED_OK. */
+SEED_API seed_status seed_env_pool_synchronize(seed_env_pool* pool);
+
 /* Starts episodes. `mask` (num_envs bytes) chooses the lanes, NULL = all; the others report their present state.
  * `seeds` and `env_ids` (num_envs entries) restart a lane's random numbers, SEED_NO_SEED and NULL do not. */
 SEED_API seed_status seed_env_pool_reset(seed_env_pool* pool, const uint8_t* mask, const int32_t* seeds,
                                          const int32_t* env_ids, const seed_env_rows* rows);
 
 /* Steps all lanes. `actions`: int64 (num_envs,) or float (num_envs, action_size). An action that is out of range or
- * not finite is refused before any lane moves. SEED_BAD_STATE when an environment reported an error. */
+ * not finite is refused before any lane moves. SEED_BAD_STATE when an environment reported an error. On CUDA the call
+ * returns before the step is done, and seed_env_pool_synchronize tells both. */
 SEED_API seed_status seed_env_pool_step(seed_env_pool* pool, const void* actions, const seed_env_rows* rows);
 
 /* The present observations of all lanes, and what the environment's reference policy would do. */
