@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seed_hpc.config import load_resolved
 from seed_hpc.files import write_json
 from seed_hpc.training.evaluate import beats_random
 from seed_hpc.training.run_directory import now
@@ -117,6 +118,8 @@ def summary(run: Planned, folder: Path) -> dict[str, Any]:
     info = json.loads((folder / "run.json").read_text())
     evaluation = json.loads((folder / "evaluation.json").read_text())
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    env = load_resolved(folder / "config.yaml").env
+    lives = env.episodic_life or env.life_loss_info
     names = ("time_s", "frames", "mean_return", "fps")
     phases: dict[str, float] = {}
     for line in lines:
@@ -136,8 +139,9 @@ def summary(run: Planned, folder: Path) -> dict[str, Any]:
         "phase_seconds": phases,
         "curve": [{name: line[name] for name in names} for line in thinned(lines, CURVE_POINTS)],
         "evaluation": {name: evaluation[name] for name in ("episodes", "returns", "mean", "ci95", "policy", "random")},
+        "curve_of": "lives" if lives else "games",
         "goal": run.goal,
-        "goal_in_training": None if run.goal is None else first_above(lines, run.goal),
+        "goal_in_training": None if run.goal is None or lives else first_above(lines, run.goal),
         "reached": beats_random(evaluation) if run.goal is None else evaluation["mean"] >= run.goal,
     }
 
@@ -171,7 +175,9 @@ def markdown(runs: list[dict[str, Any]]) -> str:
             "| frames | " + " | ".join(f"{point['frames'] / 1e6:.1f} M" for point in chosen) + " |",
             "|---|" + "---:|" * len(chosen),
             "| minutes | " + " | ".join(f"{point['time_s'] / 60:.0f}" for point in chosen) + " |",
-            "| mean return | " + " | ".join(f"{point['mean_return']:.1f}" for point in chosen) + " |",
+            f"| mean return of the last 100 {run['curve_of']} | "
+            + " | ".join(f"{point['mean_return']:.1f}" for point in chosen)
+            + " |",
         ]
     return "\n".join([*table, *curves]) + "\n"
 

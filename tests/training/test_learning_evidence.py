@@ -36,6 +36,7 @@ def test_runs_are_made_once_and_recorded(tmp_path, monkeypatch, capsys):
         folder = tmp_path / "ball_ppo" / f"seed{run['seed']}"
         evaluation = json.loads((folder / "evaluation.json").read_text())
         assert run["frames"] == 4096
+        assert run["curve_of"] == "games"
         assert run["evaluation"]["returns"] == evaluation["returns"]
         assert run["reached"] == (evaluation["ci95"][0] > evaluation["random"]["ci95"][1])
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
