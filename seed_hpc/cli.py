@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -41,7 +42,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"seed-hpc {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, (module, help_line) in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=help_line, description=help_line.capitalize() + ".")
+        subparser = subparsers.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
         if name == command:
             import_module(module).add_arguments(subparser)
     return parser
@@ -66,13 +67,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
-        return int(import_module(COMMANDS[args.command][0]).run(args))
+        code = int(import_module(COMMANDS[args.command][0]).run(args))
+        sys.stdout.flush()
+        return code
     except UserError as error:
         print(f"seed-hpc {args.command}: {error}", file=sys.stderr)
         return 2
     except RunFailedError as error:
         print(f"seed-hpc {args.command}: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # whoever read the output has gone: `seed-hpc ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
+        return 141
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"seed-hpc {args.command}: {error.filename} cannot be used ({error.strerror})", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print(f"seed-hpc {args.command}: interrupted", file=sys.stderr)
         return 130

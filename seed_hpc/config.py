@@ -332,15 +332,22 @@ def _read_yaml(path: Path) -> DictConfig:
     return loaded
 
 
-def _merge(base: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    for item in overrides:
-        key, separator, _ = item.partition("=")
-        require(
-            bool(separator) and "." in key,
-            f"'{item}' is not an override: write section.key=value, for example training.total_frames=1e6",
-        )
+def _parse_override(item: str) -> DictConfig:
+    key, separator, _ = item.partition("=")
+    require(
+        bool(separator) and "." in key,
+        f"'{item}' is not an override: write section.key=value, for example training.total_frames=1e6",
+    )
     try:
-        merged = OmegaConf.merge(base, OmegaConf.from_dotlist(list(overrides)))
+        return OmegaConf.from_dotlist([item])
+    except Exception as error:  # of the YAML parser, as in _read_yaml
+        raise UserError(f"the value of '{item}' is not valid YAML: close its brackets and quotes") from error
+
+
+def _merge(base: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
+    changes = [_parse_override(item) for item in overrides]
+    try:
+        merged = OmegaConf.merge(base, *changes)
         resolved = OmegaConf.to_container(merged, resolve=True)
     except OmegaConfBaseException as error:
         raise UserError(f"the configuration cannot be resolved: {str(error).splitlines()[0]}") from error

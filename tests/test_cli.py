@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line's frame: version, help, exit codes."""
 
+import subprocess
+import sys
+
 import pytest
 
 from seed_hpc import cli
@@ -23,3 +26,17 @@ def test_every_command_has_help(command, capsys):
         cli.main([command, "--help"])
     assert stop.value.code == 0
     assert "usage" in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_written_is_wrong_usage(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert cli.main(["topology", "--device", "cpu", "--json", str(tmp_path / "file" / "x.json")]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("file cannot be used (File exists)")
+
+
+def test_a_reader_that_has_gone_leaves_no_traceback():
+    command = [sys.executable, "-m", "seed_hpc.cli", "kernels", "list"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() == 141

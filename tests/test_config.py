@@ -51,6 +51,7 @@ def test_saved_experiment_reads_back_equal(experiment_file, tmp_path):
         ("env.repeat_action_probability=1", r"give a probability in \[0, 1\)"),
         ("total_frames=1", r"'total_frames=1' is not an override: write section.key=value"),
         ("training.total_frames", r"is not an override"),
+        ("env.game=[1,2", r"the value of 'env.game=\[1,2' is not valid YAML"),
     ],
 )
 def test_what_is_wrong_is_named(experiment_file, override, message):

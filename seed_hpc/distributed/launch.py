@@ -109,7 +109,8 @@ def detect(environ: Mapping[str, str] | None = None) -> Launch:
     torchrun wins over MPI, MPI over Slurm, since each of them may itself have been started by the next.
 
     Raises:
-        UserError: There is more than one node and the address of the first cannot be told.
+        UserError: There is more than one node and the address of the first cannot be told, or a variable that should
+            hold a number does not.
     """
     env = os.environ if environ is None else environ
     if "TORCHELASTIC_RUN_ID" in env or {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"} <= env.keys():
@@ -121,32 +122,46 @@ def detect(environ: Mapping[str, str] | None = None) -> Launch:
     return Launch()
 
 
+def _number(env: Mapping[str, str], *names: str, default: int = 1) -> int:
+    """Reads the first of these variables that is set.
+
+    Raises:
+        UserError: It holds no number.
+    """
+    name = next((name for name in names if env.get(name)), None)
+    if name is None:
+        return default
+    if not env[name].isdecimal():
+        raise UserError(f"the launcher's variable {name} is '{env[name]}', it must be a whole number: unset or mend it")
+    return int(env[name])
+
+
 def _from_torchrun(env: Mapping[str, str]) -> Launch:
-    world_size, local_world_size = int(env["WORLD_SIZE"]), int(env.get("LOCAL_WORLD_SIZE", "1"))
-    num_nodes = int(env.get("GROUP_WORLD_SIZE", str(-(-world_size // local_world_size))))
+    world_size, local_world_size = _number(env, "WORLD_SIZE"), _number(env, "LOCAL_WORLD_SIZE")
+    num_nodes = _number(env, "GROUP_WORLD_SIZE", default=-(-world_size // max(local_world_size, 1)))
     return _with_address(
         Launch(
             launcher="torchrun",
-            rank=int(env["RANK"]),
+            rank=_number(env, "RANK", default=0),
             world_size=world_size,
-            local_rank=int(env["LOCAL_RANK"]),
+            local_rank=_number(env, "LOCAL_RANK", default=0),
             local_world_size=local_world_size,
             num_nodes=num_nodes,
             job_id=env.get("SLURM_JOB_ID"),
         ),
         env,
-        node_rank=int(env.get("GROUP_RANK", "0")),
+        node_rank=_number(env, "GROUP_RANK", default=0),
     )
 
 
 def _from_slurm(env: Mapping[str, str]) -> Launch:
-    num_nodes = int(env.get("SLURM_STEP_NUM_NODES") or env.get("SLURM_NNODES") or "1")
-    node_rank = int(env.get("SLURM_NODEID", "0"))
+    num_nodes = _number(env, "SLURM_STEP_NUM_NODES", "SLURM_NNODES")
+    node_rank = _number(env, "SLURM_NODEID", default=0)
     launch = Launch(
         launcher="slurm",
-        rank=int(env["SLURM_PROCID"]),
-        world_size=int(env["SLURM_STEP_NUM_TASKS"]),
-        local_rank=int(env.get("SLURM_LOCALID", "0")),
+        rank=_number(env, "SLURM_PROCID", default=0),
+        world_size=_number(env, "SLURM_STEP_NUM_TASKS"),
+        local_rank=_number(env, "SLURM_LOCALID", default=0),
         local_world_size=_tasks_on_node(env.get("SLURM_STEP_TASKS_PER_NODE", "1"), node_rank),
         num_nodes=num_nodes,
         job_id=env.get("SLURM_JOB_ID"),
@@ -156,17 +171,14 @@ def _from_slurm(env: Mapping[str, str]) -> Launch:
 
 
 def _from_mpi(env: Mapping[str, str]) -> Launch:
-    def number(open_mpi: str, hydra: str) -> int:
-        return int(env.get(open_mpi) or env.get(hydra) or "1")
-
-    world_size = number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-    local_world_size = number("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
-    rank = int(env.get("OMPI_COMM_WORLD_RANK") or env["PMI_RANK"])
+    world_size = _number(env, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+    local_world_size = _number(env, "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+    rank = _number(env, "OMPI_COMM_WORLD_RANK", "PMI_RANK", default=0)
     launch = Launch(
         launcher="mpi",
         rank=rank,
         world_size=world_size,
-        local_rank=int(env.get("OMPI_COMM_WORLD_LOCAL_RANK") or env.get("MPI_LOCALRANKID") or "0"),
+        local_rank=_number(env, "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", default=0),
         local_world_size=local_world_size,
         num_nodes=1 if local_world_size == world_size else 2,
         job_id=env.get("SLURM_JOB_ID"),
@@ -216,7 +228,7 @@ def _with_address(launch: Launch, env: Mapping[str, str], node_rank: int) -> Lau
     if launch.world_size == 1:
         return launch
     job = f"{launch.job_id or ''}.{env.get('SLURM_STEP_ID', '')}.{env.get('SLURM_RESTART_COUNT', '')}"
-    port = int(env.get("MASTER_PORT") or _FIRST_PORT + sum(job.encode()) * 7919 % _NUM_PORTS)
+    port = _number(env, "MASTER_PORT", default=_FIRST_PORT + sum(job.encode()) * 7919 % _NUM_PORTS)
     if address := env.get("MASTER_ADDR"):
         pass
     elif launch.num_nodes == 1:
@@ -306,7 +318,7 @@ def process_group(
         timeout_s: How long a rank waits for a peer, at the rendezvous and in every collective.
 
     Raises:
-        UserError: The rendezvous address cannot be told, see `detect`.
+        UserError: The rendezvous address cannot be told, see `detect`, or there is no CUDA device.
         RunFailedError: Not every rank met there in time, or a peer died or fell silent inside the block.
     """
     launch = detect() if launch is None else launch
@@ -326,6 +338,8 @@ def process_group(
     timeout = datetime.timedelta(seconds=timeout_s)
     options: dict[str, Any] = {}
     if device.startswith("cuda"):
+        if not torch.cuda.is_available():
+            raise UserError(f"rank {launch.rank} is to use {device}, but torch sees no CUDA device: choose cpu")
         options["device_id"] = torch.device("cuda", launch.local_rank % torch.cuda.device_count())
         torch.cuda.set_device(options["device_id"])
     try:

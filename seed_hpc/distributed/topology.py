@@ -14,6 +14,7 @@ reference, "NvLink methods", "Device queries").
 from __future__ import annotations
 
 import dataclasses
+import math
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -265,12 +266,18 @@ def read_description(path: Path) -> Topology:
 def _described_devices(path: Path, host: Any) -> list[Device]:
     if not isinstance(host, dict) or not isinstance(host.get("name"), str):
         raise UserError(f"{path}: every host needs a name")
-    gpus = host.get("gpus", 0)
-    if isinstance(gpus, int):
+    for key in map(str, host):
+        if key not in ("name", "gpus", "nvlink"):
+            raise UserError(f"{path}: unknown key '{key}' of a host{nearest(key, ('name', 'gpus', 'nvlink'))}")
+    name, gpus, sets = str(host["name"]), host.get("gpus", 0), host.get("nvlink") or []
+    if type(gpus) is int:
         gpus = [{}] * gpus
-    if not isinstance(gpus, list) or not gpus:
-        raise UserError(f"{path}: host '{host['name']}' needs 'gpus', a number above 0 or a list")
-    name, sets = str(host["name"]), host.get("nvlink") or []
+    if not isinstance(gpus, list) or not gpus or not all(isinstance(gpu, dict) for gpu in gpus):
+        raise UserError(f"{path}: host '{name}' needs 'gpus', a number above 0 or a list of {{uuid: ..., name: ...}}")
+    if not isinstance(sets, list) or not all(isinstance(members, list) for members in sets):
+        raise UserError(
+            f"{path}: 'nvlink' of host '{name}' must be a list of sets of GPUs, for example [[0, 1], [2, 3]]"
+        )
     devices = []
     for index, gpu in enumerate(gpus):
         joined = [number for number, members in enumerate(sets) if index in members]
@@ -283,16 +290,16 @@ def _described_devices(path: Path, host: Any) -> list[Device]:
                 fabric=f"{name} set {joined[0]}" if joined else "",
             )
         )
-    beyond = {index for members in sets for index in members if index not in range(len(gpus))}
-    if beyond:
-        raise UserError(
-            f"{path}: host '{host['name']}' has GPUs 0 to {len(gpus) - 1}, its 'nvlink' names {min(beyond)}"
-        )
+    for index in (index for members in sets for index in members):
+        if index not in range(len(gpus)):
+            raise UserError(f"{path}: host '{name}' has GPUs 0 to {len(gpus) - 1}, its 'nvlink' names {index}")
     return devices
 
 
 def _described_links(path: Path, links: Any) -> dict[str, Link]:
     result = dict(NOMINAL_LINKS)
+    if not isinstance(links, dict):
+        raise UserError(f"{path}: 'links' must hold names and costs, for example network: {{latency_us: 10, ...}}")
     for name, link in links.items():
         if name not in result:
             raise UserError(f"{path}: unknown link '{name}'{nearest(str(name), result)}, known: {', '.join(result)}")
@@ -300,7 +307,7 @@ def _described_links(path: Path, links: Any) -> dict[str, Link]:
             latency_us, gigabytes_per_s = float(link["latency_us"]), float(link["gigabytes_per_s"])
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path}: link '{name}' needs latency_us and gigabytes_per_s") from error
-        if latency_us < 0 or gigabytes_per_s <= 0:
+        if not (0 <= latency_us < math.inf and 0 < gigabytes_per_s < math.inf):
             raise UserError(f"{path}: link '{name}' needs a latency of 0 or more and a bandwidth above 0")
         result[str(name)] = Link(latency_s=latency_us * 1e-6, bytes_per_s=gigabytes_per_s * 1e9)
     return result

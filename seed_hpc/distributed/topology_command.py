@@ -8,6 +8,7 @@ exchanges on their links. Otherwise costs are predictions from the links' nomina
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table; rank 0 only."""
-    if args.megabytes <= 0:
+    if not 0 < args.megabytes < math.inf:
         raise UserError(f"--megabytes {args.megabytes} must be above 0")
     place = launch.detect()
     if args.measure and place.world_size == 1:
@@ -118,7 +119,7 @@ def print_tables(found: topology.Topology, groups: topology.Groups, result: dict
         devices.add_row(str(rank), device.host, str(device.index), device.name, device.uuid, speed, pcie)
     console.print(devices)
     shown = " | ".join(" ".join(map(str, group)) for group in groups)
-    console.print(f"{len(groups)} groups of ranks: {shown}", highlight=False)
+    console.print(f"{len(groups)} group{'' if len(groups) == 1 else 's'} of ranks: {shown}", highlight=False)
     title = f"One exchange of {result['gradient_bytes'] / 1e6:.1f} MB of gradients, {result['cost_is']}"
     table = Table(title=title)
     for column in ("algorithm", "milliseconds", ""):

@@ -4,7 +4,8 @@
     ROM image -> trace (which bytes are code) -> C++ (cuda/translator) -> compiler -> library in the cache -> loaded
 
 Nothing here is needed to run: a game without a translation is interpreted, with the same result. A library in the cache
-is named by the ROM, the sources it was made from, the compiler and the instruction set, so a stale one is never found.
+is named by the ROM, the sources it was made from, the compiler's options and the instruction set, so a stale one is
+never found.
 """
 
 from __future__ import annotations
@@ -83,11 +84,6 @@ def _source_digest() -> str:
                 digest.update(path.read_bytes())
     digest.update((folder / "portability.h").read_bytes())
     return digest.hexdigest()
-
-
-@functools.cache
-def _compiler_version(path: str) -> str:
-    return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.split("\n")[0]
 
 
 def library_path(rom: bytes) -> Path:

@@ -160,6 +160,27 @@ def test_mpi4py_rendezvous_is_used(names, monkeypatch):
     assert (found.address, found.port, found.hosts, found.num_nodes) == ("10.1.0.1", 4242, ("gpu1", "gpu2"), 2)
 
 
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({"TORCHELASTIC_RUN_ID": "r", "RANK": "0", "WORLD_SIZE": "two", "LOCAL_RANK": "0"}, "WORLD_SIZE"),
+        ({**SLURM, "SLURM_PROCID": "-1"}, "SLURM_PROCID"),
+        ({**SLURM, "MASTER_ADDR": "gpu1", "MASTER_PORT": "http"}, "MASTER_PORT"),
+    ],
+)
+def test_a_variable_that_is_no_number_is_named(names, variables, name):
+    with pytest.raises(UserError, match=f"variable {name} is '"):
+        detect(variables)
+
+
+def test_cuda_without_a_device_is_a_user_error(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    place = Launch(rank=1, world_size=2, local_rank=1, local_world_size=2, address="127.0.0.1", port=1)
+    with pytest.raises(UserError, match="torch sees no CUDA device"), launch.process_group(place, device="cuda"):
+        pass
+
+
 def test_rank_beyond_the_world():
     with pytest.raises(UserError, match="rank 4"):
         Launch(rank=4, world_size=4)

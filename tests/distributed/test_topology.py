@@ -140,7 +140,17 @@ def test_description_file(tmp_path):
         ("hosts: []", "must be a list"),
         ("hosts: [{gpus: 2}]", "needs a name"),
         ("hosts: [{name: a, gpus: 0}]", "above 0"),
+        ("hosts: [{name: a, gpus: true}]", "above 0"),
+        ("hosts: [{name: a, gpus: [x, y]}]", "a list of"),
+        ("hosts: [{name: a, gpus: 2, nvlnk: [[0, 1]]}]", "did you mean 'nvlink'"),
         ("hosts: [{name: a, gpus: 2, nvlink: [[0, 2]]}]", "names 2"),
+        ("hosts: [{name: a, gpus: 2, nvlink: [[0, 1], [b]]}]", "names b"),
+        ("hosts: [{name: a, gpus: 2, nvlink: 3}]", "list of sets"),
+        ("hosts: [{name: a, gpus: 1}]\nlinks: [1]", "names and costs"),
+        (
+            "hosts: [{name: a, gpus: 1}]\nlinks: {network: {latency_us: .nan, gigabytes_per_s: 1}}",
+            "latency of 0 or more",
+        ),
         (
             "hosts: [{name: a, gpus: 1}]\nlinks: {netwrok: {latency_us: 1, gigabytes_per_s: 1}}",
             "did you mean 'network'",
@@ -180,7 +190,7 @@ def test_command_prints_groups_and_predicted_costs(tmp_path, capsys, monkeypatch
 def test_command_without_gpu_shows_the_host(capsys, monkeypatch):
     monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
     assert cli.main(["topology", "--device", "cpu"]) == 0
-    assert "1 groups of ranks: 0" in capsys.readouterr().out
+    assert "1 group of ranks: 0" in capsys.readouterr().out
 
 
 def test_command_refuses_what_makes_no_sense(tmp_path, capsys):
