@@ -71,7 +71,8 @@ static_assert(sizeof(Console) <= 1024, "per-lane state must stay small");
 struct FrameStart {
   Console console;  // just before the frame
   Inputs inputs;
-  bool whole;  // one frame call drew every row: nothing of the picture before is left
+  uint16_t num_rows;  // from the top, that one frame call drew; below, something of the picture before may be left
+  bool whole;         // those are all
 };
 
 // The two picture buffers of a console: Display::height rows x kScreenWidth bytes each, palette indices (0..255), row 0

@@ -64,6 +64,7 @@ SEED_HD inline void console_begin_frame(Console& console, const Display& display
   console.cartridge.dpc.music_stamp_cycles = elapsed_cycles(console.cartridge.dpc.music_stamp_cycles, shift);
   tia.dump_off_cycles = elapsed_cycles(tia.dump_off_cycles, shift);
   tia.hmove_clock = elapsed_cycles(tia.hmove_clock, clock_of(shift));
+  tia.blank_clock = 0;
   if (tia.vsync_due_clock != kNever) tia.vsync_due_clock = elapsed_cycles(tia.vsync_due_clock, clock_of(shift));
   tia.window_start_clock = display.ystart * kClocksPerLine;
   tia.window_stop_clock = tia.window_start_clock + display.height * kClocksPerLine;
@@ -73,7 +74,6 @@ SEED_HD inline void console_begin_frame(Console& console, const Display& display
   tia_forget_passed(tia);
   tia.limit_cycles = line_limit_cycles(display);
   tia.colour_loss = display.pal && (console.num_lines & 1);
-  for (int reg = kCOLUP0; reg <= kCOLUBK; ++reg) tia_paint(tia, display, reg, tia.reg[reg]);
 }
 
 SEED_HD inline void console_end_frame(Console& console) {
@@ -128,7 +128,7 @@ SEED_HD SEED_FRAME_CALL inline void console_run_frame(Console& console, const Ro
   if (console.error != ConsoleError::kNone) return;
 #if !defined(SEED_DEVICE_CODE)  // a device draws every frame
   FrameStart* const start = screen.starts[(console.current_buffer ^ (console.partial ? 0 : 1)) & 1];
-  if (start != nullptr) *start = FrameStart{console, inputs, false};
+  if (start != nullptr) *start = FrameStart{console, inputs, 0, false};
 #endif
   const bool begins = !console.partial;
   Display shown = display;
@@ -138,6 +138,9 @@ SEED_HD SEED_FRAME_CALL inline void console_run_frame(Console& console, const Ro
   Bus bus{console, rom, shown, inputs, console_pixels(console, screen)};
   console.tia.frame_done = 0;
   console.tia.line_differs = 1;
+  if (bus.pixels != nullptr) {
+    for (int reg = kCOLUP0; reg <= kCOLUBK; ++reg) tia_paint(console.tia, shown, reg, console.tia.reg[reg]);
+  }
   console_run_cpu(bus);
   tia_draw_until(console.tia, bus.pixels, console.tia.accessed_clock);
   console.tia.accessed_clock = 0;
@@ -149,7 +152,10 @@ SEED_HD SEED_FRAME_CALL inline void console_run_frame(Console& console, const Ro
     console_grey_rest(console, display, bus.pixels);
   }
 #if !defined(SEED_DEVICE_CODE)
-  if (start != nullptr) start->whole = begins && !console.partial && console.rows_reached >= display.height;
+  if (start != nullptr) {
+    start->num_rows = begins && !console.partial ? console.rows_reached : static_cast<uint16_t>(0);
+    start->whole = start->num_rows >= display.height;
+  }
 #endif
 }
 

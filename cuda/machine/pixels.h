@@ -49,7 +49,14 @@ SEED_HD inline void fill_pixels(uint8_t* pixels, int count, uint8_t value) {
 #endif
 }
 
-// On a device the rows of a picture begin at multiples of 8 bytes.
+// On a device the rows of a picture begin at multiples of 8 bytes, and so do these eight pixels.
+SEED_HD SEED_FORCE_INLINE void store_8_pixels(uint8_t* pixels, uint64_t block) {
+#if defined(SEED_DEVICE_CODE)
+  *reinterpret_cast<uint64_t*>(pixels) = block;
+#else
+  std::memcpy(pixels, &block, 8);
+#endif
+}
 SEED_HD inline void copy_row(uint8_t* to, const uint8_t* from) {
 #if defined(SEED_DEVICE_CODE)
   for (int x = 0; x < kScreenWidth; x += 8)
@@ -170,9 +177,9 @@ struct ObjectBits {
   LineBits of[kNumTiaObjects];
 };
 
-// Which pixels take which colour: disjoint sets; the rest is background.
+// Which colour each pixel takes, as a number of two bits: 0 background, 1 playfield, 2 player 0, 3 player 1.
 struct SeenBits {
-  LineBits playfield, player0, player1;
+  LineBits low, high;
 };
 
 SEED_HD SEED_FORCE_INLINE SeenBits resolve_priority(const ObjectBits& objects, PixelPriority priority) {
@@ -186,14 +193,15 @@ SEED_HD SEED_FORCE_INLINE SeenBits resolve_priority(const ObjectBits& objects, P
     player0 = player0 | (field & left_half);
     player1 = player1 | without(field, left_half);
   }
-  return {without(playfield, player0 | player1), player0, without(player1, player0)};
+  const LineBits players = player0 | player1;
+  return {without(playfield, players) | without(player1, player0), players};
 }
 
 // --- 8 pixels in a register -----------------------------------------------------------------------------------------
 
-// The sets of SeenBits in memory.
+// SeenBits in memory.
 struct SeenMasks {
-  ObjectMask playfield, player0, player1;
+  ObjectMask low, high;
 };
 
 // 64 bits of a mask from pixel x < 192 on.
@@ -208,13 +216,16 @@ SEED_HD SEED_FORCE_INLINE uint64_t widen_8_bits(uint64_t bits) {
   return ((spread + 0x7f7f7f7f7f7f7f7fu) | spread) >> 7 & 0x0101010101010101u;
 }
 
+// What a pixel with both bits has besides the background and the differences of one bit to it.
+SEED_HD SEED_FORCE_INLINE uint8_t third_difference(PixelColours colours) {
+  return static_cast<uint8_t>(colours.background ^ colours.playfield ^ colours.player0 ^ colours.player1);
+}
+
 SEED_HD SEED_FORCE_INLINE uint64_t blend_8(const SeenMasks& masks, PixelColours colours, int x) {
   // A byte that is 0 or 1 times a colour is 0 or that colour.
-  const uint64_t background = colours.background * 0x0101010101010101u;
-  return background ^
-         widen_8_bits(bits_from(masks.playfield, x)) * static_cast<uint8_t>(colours.playfield ^ colours.background) ^
-         widen_8_bits(bits_from(masks.player0, x)) * static_cast<uint8_t>(colours.player0 ^ colours.background) ^
-         widen_8_bits(bits_from(masks.player1, x)) * static_cast<uint8_t>(colours.player1 ^ colours.background);
+  const uint64_t low = widen_8_bits(bits_from(masks.low, x)), high = widen_8_bits(bits_from(masks.high, x));
+  return colours.background * 0x0101010101010101u ^ low * static_cast<uint8_t>(colours.playfield ^ colours.background) ^
+         high * static_cast<uint8_t>(colours.player0 ^ colours.background) ^ (low & high) * third_difference(colours);
 }
 
 #if defined(SEED_DEVICE_CODE)
@@ -249,8 +260,6 @@ SEED_HD SEED_FORCE_INLINE void store_few_pixels(uint8_t* pixels, uint64_t block,
   if (count & 1) *pixels = static_cast<uint8_t>(block);
 }
 
-SEED_HD SEED_FORCE_INLINE void store_8_pixels(uint8_t* pixels, uint64_t block) { std::memcpy(pixels, &block, 8); }
-
 // The last block overlaps the one before instead of being cut.
 SEED_HD inline void draw_by_8(uint8_t* row, int first_x, int last_x, const SeenMasks& masks, PixelColours colours) {
   if (last_x - first_x < 8) {
@@ -281,12 +290,11 @@ SEED_FORCE_INLINE __m128i all_16(int byte) { return _mm_set1_epi8(static_cast<ch
 // Draws segments of 16 pixels and more; the last block overlaps the one before.
 inline void draw_by_16(uint8_t* row, int first_x, int last_x, const SeenMasks& masks, PixelColours colours) {
   const __m128i background = all_16(colours.background), playfield = all_16(colours.playfield ^ colours.background);
-  const __m128i player0 = all_16(colours.player0 ^ colours.background);
-  const __m128i player1 = all_16(colours.player1 ^ colours.background);
+  const __m128i player0 = all_16(colours.player0 ^ colours.background), third = all_16(third_difference(colours));
   for (int x = first_x;;) {
-    __m128i block = _mm_and_si128(widen_16_bits(bits_from(masks.playfield, x)), playfield);
-    block = _mm_xor_si128(block, _mm_and_si128(widen_16_bits(bits_from(masks.player0, x)), player0));
-    block = _mm_xor_si128(block, _mm_and_si128(widen_16_bits(bits_from(masks.player1, x)), player1));
+    const __m128i low = widen_16_bits(bits_from(masks.low, x)), high = widen_16_bits(bits_from(masks.high, x));
+    __m128i block = _mm_xor_si128(_mm_and_si128(low, playfield), _mm_and_si128(high, player0));
+    block = _mm_xor_si128(block, _mm_and_si128(_mm_and_si128(low, high), third));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(row + x), _mm_xor_si128(block, background));
     if (x == last_x - 16) return;
     x = x + 32 <= last_x ? x + 16 : last_x - 16;
@@ -299,25 +307,27 @@ inline void draw_by_16(uint8_t* row, int first_x, int last_x, const SeenMasks& m
 
 SEED_TARGET_AVX2 SEED_FORCE_INLINE __m256i all_32(int byte) { return _mm256_set1_epi8(static_cast<char>(byte)); }
 
-// Bytes of ones for the bits of double word `block` of a mask.
-SEED_TARGET_AVX2 SEED_FORCE_INLINE __m256i widen_block(__m256i mask, int block) {
+// Bytes of ones for bits.
+SEED_TARGET_AVX2 SEED_FORCE_INLINE __m256i widen_32_bits(uint32_t word) {
   const __m256i select = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
   const __m256i byte_of_pixel =
       _mm256_setr_epi64x(0x0000000000000000, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-  const __m256i bits = _mm256_permutevar8x32_epi32(mask, _mm256_set1_epi32(block));
+  const __m256i bits = _mm256_set1_epi32(static_cast<int>(word));
   return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(bits, byte_of_pixel), select), select);
 }
 
-// Blends 32 pixels; the colours of all but the background are differences to it.
+// Blends 32 pixels.
 struct Blender {
-  __m256i playfield, player0, player1;  // sets of pixels
-  __m256i background_colour, playfield_colour, player0_colour, player1_colour;
+  const uint32_t *low, *high;  // sets of pixels
+  __m256i background, playfield, player0, player1;
 
   SEED_TARGET_AVX2 SEED_FORCE_INLINE __m256i blend(int block) const {
-    const __m256i field = _mm256_and_si256(widen_block(playfield, block), playfield_colour);
-    const __m256i first = _mm256_and_si256(widen_block(player0, block), player0_colour);
-    const __m256i second = _mm256_and_si256(widen_block(player1, block), player1_colour);
-    return _mm256_xor_si256(_mm256_xor_si256(background_colour, field), _mm256_xor_si256(first, second));
+    const __m256i is_low = widen_32_bits(low[block]);
+    return _mm256_blendv_epi8(_mm256_blendv_epi8(background, playfield, is_low),
+                              _mm256_blendv_epi8(player0, player1, is_low), widen_32_bits(high[block]));
+  }
+  SEED_TARGET_AVX2 SEED_FORCE_INLINE __m256i blend_playfield(int block) const {
+    return _mm256_blendv_epi8(background, playfield, widen_32_bits(low[block]));
   }
 };
 
@@ -329,20 +339,31 @@ alignas(32) constexpr uint8_t kSelectedBytes[96] = {
     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
 // Draws in the five blocks of 32 pixels that a line has. Of a block that is cut by an end of the segment, what lies
-// outside keeps its pixels.
-SEED_TARGET_AVX2 SEED_FORCE_INLINE void draw_by_32(uint8_t* row, int first_x, int last_x, __m256i playfield,
-                                                   __m256i player0, __m256i player1, PixelColours colours) {
-  const Blender blender = {playfield,
-                           player0,
-                           player1,
+// outside keeps its pixels. Many lines show no players, or nothing at all.
+SEED_TARGET_AVX2 SEED_FORCE_INLINE void draw_by_32(uint8_t* row, int first_x, int last_x, __m256i low, __m256i high,
+                                                   PixelColours colours) {
+  alignas(32) uint32_t words[2][8];  // a broadcast from memory is cheaper than one of a register's lanes
+  _mm256_store_si256(reinterpret_cast<__m256i*>(words[0]), low);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(words[1]), high);
+  const Blender blender = {words[0],
+                           words[1],
                            all_32(colours.background),
-                           all_32(colours.playfield ^ colours.background),
-                           all_32(colours.player0 ^ colours.background),
-                           all_32(colours.player1 ^ colours.background)};
+                           all_32(colours.playfield),
+                           all_32(colours.player0),
+                           all_32(colours.player1)};
   __m256i* const blocks = reinterpret_cast<__m256i*>(row);
   if (last_x - first_x == kScreenWidth) {
-    SEED_UNROLL
-    for (int block = 0; block < 5; ++block) _mm256_storeu_si256(blocks + block, blender.blend(block));
+    const bool has_players = !_mm256_testz_si256(high, high);
+    if (has_players || !SEED_DRAW_BY_CONTENT) {
+      SEED_UNROLL
+      for (int block = 0; block < 5; ++block) _mm256_storeu_si256(blocks + block, blender.blend(block));
+    } else if (!_mm256_testz_si256(low, low)) {
+      SEED_UNROLL
+      for (int block = 0; block < 5; ++block) _mm256_storeu_si256(blocks + block, blender.blend_playfield(block));
+    } else {
+      SEED_UNROLL
+      for (int block = 0; block < 5; ++block) _mm256_storeu_si256(blocks + block, blender.background);
+    }
     return;
   }
   for (int block = first_x >> 5; block <= (last_x - 1) >> 5; ++block) {
@@ -358,9 +379,8 @@ SEED_TARGET_AVX2 SEED_FORCE_INLINE void draw_by_32(uint8_t* row, int first_x, in
 
 SEED_TARGET_AVX2 SEED_NO_INLINE void draw_masks_by_32(uint8_t* row, int first_x, int last_x, const SeenMasks& masks,
                                                       PixelColours colours) {
-  draw_by_32(row, first_x, last_x, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(masks.playfield)),
-             _mm256_loadu_si256(reinterpret_cast<const __m256i*>(masks.player0)),
-             _mm256_loadu_si256(reinterpret_cast<const __m256i*>(masks.player1)), colours);
+  draw_by_32(row, first_x, last_x, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(masks.low)),
+             _mm256_loadu_si256(reinterpret_cast<const __m256i*>(masks.high)), colours);
 }
 
 SEED_FORCE_INLINE bool has_avx2() {
@@ -373,12 +393,11 @@ SEED_FORCE_INLINE bool has_avx2() {
 SEED_HD SEED_FORCE_INLINE void draw_pixels(uint8_t* row, int first_x, int last_x, const SeenBits& seen,
                                            PixelColours colours) {
 #if defined(SEED_PIXELS_X86) && defined(__AVX2__)
-  draw_by_32(row, first_x, last_x, seen.playfield.bits, seen.player0.bits, seen.player1.bits, colours);
+  draw_by_32(row, first_x, last_x, seen.low.bits, seen.high.bits, colours);
 #else
   SeenMasks masks;
-  store_bits(masks.playfield, seen.playfield);
-  store_bits(masks.player0, seen.player0);
-  store_bits(masks.player1, seen.player1);
+  store_bits(masks.low, seen.low);
+  store_bits(masks.high, seen.high);
 #if defined(SEED_PIXELS_X86)
   if (has_avx2()) {
     draw_masks_by_32(row, first_x, last_x, masks, colours);

@@ -23,6 +23,7 @@ constexpr int kClocksPerCycle = 3;
 constexpr int kClocksPerLine = 228;
 constexpr int kCyclesPerLine = 76;
 constexpr int kHblankClocks = 68;
+constexpr int kBlankPixels = 8;  // that HMOVE blanks
 constexpr int32_t kNever = 0x7fffffff;
 
 // Frames are cut at the first TIA write after this many lines.
@@ -52,6 +53,7 @@ enum TiaRegister : uint8_t {
 struct Tia {
   ObjectMask mask[kNumTiaObjects];    // pixels of a line that each object covers: bit x & 63 of word x >> 6
   ObjectMask passed[kNumTiaObjects];  // what it covers left of passed_x in the pending pixels
+  uint64_t columns[kNumTiaObjects];   // columns of four pixels that it may touch: bit x >> 2
   int32_t drawn_clock;                // every pixel before this colour clock is drawn and has collided
   int32_t seen_clock;          // what every pixel before this clock shows is settled: from drawn_clock on pending
   int32_t line_clock;          // start of the line of drawn_clock
@@ -60,17 +62,23 @@ struct Tia {
   int32_t num_rows;                  // of the picture; after a reset in mid-frame the window has more lines
   int32_t vsync_due_clock;           // a VSYNC write that ends the pulse before this clock does not end the frame
   int32_t hmove_clock;               // last HMOVE strobe
+  int32_t blank_clock;               // the strobe that hmove_blank comes from
   int32_t dump_off_cycles;           // when VBLANK bit 7 fell: the paddle capacitors charge since
   uint64_t quiet;                    // bit r: writing reg[r]'s value to register r again changes nothing
   int32_t limit_cycles;              // the first TIA write from here on ends the frame
   int32_t accessed_clock;            // last write, whether or not it changed something, or collision read
   uint16_t collisions;               // bits 2r + 1 and 2r = bits 7 and 6 of collision register r
+  uint16_t meeting;                  // collisions of objects whose columns overlap
   uint8_t stale_masks;               // bit i: mask[i] must be rebuilt
+  uint8_t stale_columns;             // bit i: columns[i] must be rebuilt
   uint8_t shown;                     // bit i: mask[i] is not empty
   uint8_t deferred;                  // bit i: mask[i] has changed in the pending pixels; of others passed_x is 0
   uint8_t passed_shown;              // bit i: passed[i] may have pixels
   uint8_t passed_x[kNumTiaObjects];  // the mask holds from this pixel on
   uint8_t line_differs;              // something but a mask has changed since the last whole line was drawn
+  uint8_t line_blank;                // whether HMOVE blanked the beginning of that line
+  uint8_t moving;                    // bit i: HMOVE would move object i
+  uint8_t free_players;              // bit i: player i has no open collision, whatever the graphics of both
   uint8_t reg[kNumTiaRegisters];     // last value written that changed something
   uint8_t delayed_GRP[2];
   uint8_t delayed_ENABL;
@@ -105,10 +113,12 @@ constexpr uint64_t kStrobes = register_bit(kVSYNC) | register_bit(kRESP0) | regi
                               register_bit(kRESM0) | register_bit(kRESM1) | register_bit(kRESBL) |
                               register_bit(kHMOVE) | register_bit(kHMCLR) | register_bit(kCXCLR);
 
+constexpr int kAllObjects = (1 << kNumTiaObjects) - 1;
+
 SEED_HD inline void tia_reset(Tia& tia) {
   tia = Tia{};
   tia.vsync_due_clock = kNever;
-  tia.stale_masks = 0x3f;
+  tia.stale_masks = tia.stale_columns = kAllObjects;
   tia.quiet = ~kStrobes;
 }
 
@@ -177,6 +187,9 @@ SEED_HD SEED_FORCE_INLINE uint32_t collisions_among(int objects) {
   static constexpr CollisionSets kSets = collision_sets();
   return kSets.among[objects];
 }
+SEED_HD SEED_FORCE_INLINE uint32_t collisions_with(int objects) {
+  return collisions_among(kAllObjects) & ~collisions_among(kAllObjects & ~objects);
+}
 
 // --- Object masks ---------------------------------------------------------------------------------------------------
 
@@ -225,8 +238,9 @@ SEED_HD SEED_FORCE_INLINE uint32_t quadruple_bits(uint32_t b, bool reversed) {
 
 // The copies of an object by NUSIZ & 7: a pattern times this, and one more copy 64 pixels on for modes 4 and 6.
 SEED_HD SEED_FORCE_INLINE uint64_t copies_of(int nusiz) {
-  const uint64_t at_16 = (0x0a >> (nusiz & 7) & 1), at_32 = (0x4c >> (nusiz & 7) & 1);
-  return 1 | at_16 << 16 | at_32 << 32;
+  static constexpr uint64_t kAt16 = uint64_t{1} << 16, kAt32 = uint64_t{1} << 32;
+  static constexpr uint64_t kCopies[8] = {1, 1 | kAt16, 1 | kAt32, 1 | kAt16 | kAt32, 1, 1, 1 | kAt32, 1};
+  return kCopies[nusiz & 7];
 }
 SEED_HD SEED_FORCE_INLINE bool has_copy_at_64(int nusiz) { return (nusiz & 5) == 4; }
 
@@ -318,54 +332,89 @@ SEED_HD inline void tia_build_masks(Tia& tia) {
   if (stale & (1 << kPF)) build_playfield(tia);
 }
 
+// --- Where objects can meet -----------------------------------------------------------------------------------------
+
+// Pixels that an object may cover change with every graphics write, the columns that it may touch only when it moves.
+// A column is a pixel of the playfield.
+constexpr int kNumColumns = kScreenWidth / 4;
+
+// The columns that `width` pixels at `position` of the ring touch, and their copies by NUSIZ & 7.
+SEED_HD SEED_FORCE_INLINE uint64_t touched_columns(int position, int width, int nusiz) {
+  const uint64_t copies = copies_of(nusiz);
+  const uint64_t in_columns = 1 | (copies >> 16 & 1) << 4 | (copies >> 32) << 8 | uint64_t{has_copy_at_64(nusiz)} << 16;
+  const int num_columns = ((position & 3) + width + 3) >> 2;
+  const uint64_t columns = (((uint64_t{1} << num_columns) - 1) * in_columns) << (position >> 2);
+  return (columns | columns >> kNumColumns) & ((uint64_t{1} << kNumColumns) - 1);
+}
+
+SEED_HD inline uint64_t player_columns(const Tia& tia, int player) {
+  const int nusiz = tia.reg[kNUSIZ0 + player], mode = nusiz & 7;
+  return touched_columns(tia.position[kP0 + player], mode == 5 ? 17 : mode == 7 ? 33 : 8, nusiz);
+}
+SEED_HD inline uint64_t missile_columns(const Tia& tia, int missile) {
+  const int nusiz = tia.reg[kNUSIZ0 + missile], width = 1 << (nusiz >> 4 & 3);
+  return touched_columns(tia.position[kM0 + missile], width < 2 ? 2 : width, nusiz);  // 2: as the motion bug has it
+}
+SEED_HD inline uint64_t ball_columns(const Tia& tia) {
+  return touched_columns(tia.position[kBL], 1 << (tia.reg[kCTRLPF] >> 4 & 3), 0);
+}
+SEED_HD inline uint64_t playfield_columns(const Tia& tia) {
+  const uint32_t pf0 = tia.reg[kPF0] & 0xf0, pf1 = tia.reg[kPF1], pf2 = tia.reg[kPF2];
+  const uint64_t left = pf0 >> 4 | reverse_byte(pf1) << 4 | pf2 << 12;
+  const uint64_t mirrored = reverse_byte(pf2) | pf1 << 8 | reverse_byte(pf0) << 16;
+  return left | (tia.reflect_pf ? mirrored : left) << (kNumColumns / 2);
+}
+
+SEED_HD SEED_NO_INLINE void tia_build_columns(Tia& tia) {
+  const uint32_t stale = tia.stale_columns;
+  tia.stale_columns = 0;
+  if (stale & (1 << kP0)) tia.columns[kP0] = player_columns(tia, 0);
+  if (stale & (1 << kP1)) tia.columns[kP1] = player_columns(tia, 1);
+  if (stale & (1 << kM0)) tia.columns[kM0] = missile_columns(tia, 0);
+  if (stale & (1 << kM1)) tia.columns[kM1] = missile_columns(tia, 1);
+  if (stale & (1 << kBL)) tia.columns[kBL] = ball_columns(tia);
+  if (stale & (1 << kPF)) tia.columns[kPF] = playfield_columns(tia);
+  for (uint32_t left = stale; left != 0; left &= left - 1) {
+    const int object = count_trailing_zeros(left);
+    int met = 1 << object;
+    SEED_UNROLL
+    for (int other = 0; other < kNumTiaObjects; ++other) {
+      met |= ((tia.columns[object] & tia.columns[other]) != 0) << other;
+    }
+    const uint32_t own = collisions_with(1 << object);
+    tia.meeting = static_cast<uint16_t>((tia.meeting & ~own) | (collisions_among(met) & own));
+  }
+}
+
+// The collisions that can be in the pending pixels whatever the shape of the objects, as long as they do not move.
+SEED_HD SEED_FORCE_INLINE uint32_t tia_meeting(Tia& tia) {
+  if (!SEED_COLLIDE_WHERE_OBJECTS_MEET) return collisions_among(kAllObjects);
+  if (tia.stale_columns) tia_build_columns(tia);
+  return tia.meeting | collisions_with(tia.passed_shown);  // what was put aside may have been elsewhere
+}
+
+// The objects that are switched on, whether or not they would be visible.
+SEED_HD SEED_FORCE_INLINE int tia_objects_on(const Tia& tia) {
+  return (player_graphics(tia, 0) != 0) << kP0 | (player_graphics(tia, 1) != 0) << kP1 |
+         missile_enabled(tia, 0) << kM0 | missile_enabled(tia, 1) << kM1 | ball_enabled(tia) << kBL | 1 << kPF;
+}
+
+// Which collisions may still be found in the pending pixels.
+SEED_HD SEED_FORCE_INLINE uint32_t tia_open_collisions(Tia& tia) {
+  if (tia.reg[kVBLANK] & 2) return 0;
+  uint32_t open =
+      collisions_among(tia.shown | tia.stale_masks | tia.passed_shown) & ~static_cast<uint32_t>(tia.collisions);
+  if (open != 0 && SEED_COLLIDE_WHERE_OBJECTS_MEET) open &= tia_meeting(tia);
+  if (open != 0 && tia.stale_masks) open &= collisions_among(tia_objects_on(tia) | tia.passed_shown);
+  return open;
+}
+
+// Collisions of `objects` with one another and with `others` that are not latched.
+SEED_HD SEED_FORCE_INLINE uint32_t tia_possible_collisions(const Tia& tia, int objects, int others) {
+  return collisions_among(others | objects) & collisions_with(objects) & ~static_cast<uint32_t>(tia.collisions);
+}
+
 // --- Drawing and collisions -----------------------------------------------------------------------------------------
-
-// Latches which of the collisions `open` there are in the pixels `twice`, which two objects or more cover.
-SEED_HD SEED_NO_INLINE void tia_latch_collisions(Tia& tia, const ObjectBits& objects, uint32_t open,
-                                                 const ObjectMask& twice) {
-  const LineBits pixels = load_bits(twice);
-  int colliding = 0;
-  for (int object = 0; object < kNumTiaObjects; ++object) colliding |= any(pixels & objects.of[object]) << object;
-  for (uint32_t left = open & collisions_among(colliding); left != 0; left &= left - 1) {
-    const int bit = count_trailing_zeros(left), pair = collision_pair(bit);
-    const LineBits both = objects.of[pair & 15] & objects.of[pair >> 4];
-    if (any(both & pixels)) tia.collisions |= static_cast<uint16_t>(1u << bit);
-  }
-}
-
-// Latches which of the collisions `open` there are in `pixels`.
-SEED_HD SEED_FORCE_INLINE void tia_collide(Tia& tia, const ObjectBits& objects, uint32_t open, LineBits pixels) {
-  LineBits once = objects.of[0], twice = objects.of[0] & objects.of[1];  // what one object, what two objects cover
-  SEED_UNROLL
-  for (int object = 1; object + 1 < kNumTiaObjects; ++object) {
-    once = once | objects.of[object];
-    twice = twice | (once & objects.of[object + 1]);
-  }
-  twice = twice & pixels;
-  if (!any(twice)) return;
-  ObjectMask mask;
-  store_bits(mask, twice);
-  const ObjectBits copy = objects;  // the original stays in registers
-  tia_latch_collisions(tia, copy, open, mask);
-}
-
-// True when the playfield is the only object that is switched on, whether or not another one would be visible.
-SEED_HD inline bool only_playfield_enabled(const Tia& tia) {
-  return player_graphics(tia, 0) == 0 && player_graphics(tia, 1) == 0 && !missile_enabled(tia, 0) &&
-         !missile_enabled(tia, 1) && !ball_enabled(tia);
-}
-
-SEED_HD SEED_FORCE_INLINE void tia_draw_pixels(const Tia& tia, const ObjectBits& objects, uint8_t* row, int first_x,
-                                               int last_x) {
-  PixelPriority priority = PixelPriority::kPlayersFirst;
-  if (tia.reg[kCTRLPF] & 6) {
-    const bool score = tia.reg[kCTRLPF] & 2;
-    const bool playfield_first = (tia.reg[kCTRLPF] & 4) && !(score && only_playfield_enabled(tia));
-    priority = playfield_first ? PixelPriority::kPlayfieldFirst : PixelPriority::kScore;
-  }
-  const PixelColours colours = {tia.painted[3], tia.painted[2], tia.painted[0], tia.painted[1]};
-  draw_pixels(row, first_x, last_x, resolve_priority(objects, priority), colours);
-}
 
 // Colour register `reg` has the value `value` from now on.
 SEED_HD SEED_FORCE_INLINE void tia_paint(Tia& tia, const Display& display, int reg, uint8_t value) {
@@ -374,23 +423,22 @@ SEED_HD SEED_FORCE_INLINE void tia_paint(Tia& tia, const Display& display, int r
   tia.line_differs = 1;
 }
 
-// Which collisions may still be found in the pending pixels.
-SEED_HD SEED_FORCE_INLINE uint32_t tia_open_collisions(const Tia& tia) {
-  if (tia.reg[kVBLANK] & 2) return 0;
-  return collisions_among(tia.shown | tia.stale_masks | tia.passed_shown) & ~static_cast<uint32_t>(tia.collisions);
-}
-
 // Puts aside what the pending pixels show of an object whose mask is about to change.
 SEED_HD SEED_NO_INLINE void tia_put_aside(Tia& tia, bool visible, int object) {
   const int bit = 1 << object;
+  const int x = tia.seen_clock - tia.line_clock - kHblankClocks;
   if (!visible) {
     // Nothing to do unless the object, if it were shown, could have a collision that has not been latched.
     const int others = tia.shown | tia.stale_masks | tia.passed_shown;
-    const uint32_t with = collisions_among(others | bit), without = collisions_among(others & ~bit);
-    if ((with & ~without & ~static_cast<uint32_t>(tia.collisions)) == 0) return;
+    const uint32_t possible = tia_possible_collisions(tia, bit, others);
+    if (possible == 0) return;
+    if ((possible & tia_meeting(tia)) == 0) {  // it had none where it was
+      tia.deferred |= static_cast<uint8_t>(bit);
+      tia.passed_x[object] = static_cast<uint8_t>(x);
+      return;
+    }
   }
   if (tia.stale_masks & bit) tia_build_mask(tia, object);
-  const int x = tia.seen_clock - tia.line_clock - kHblankClocks;
   const LineBits passed = without(bits_before(x), bits_before(tia.passed_x[object])) & load_bits(tia.mask[object]);
   store_bits(tia.passed[object], load_bits(tia.passed[object]) | passed);
   tia.deferred |= static_cast<uint8_t>(bit);
@@ -421,33 +469,89 @@ SEED_HD SEED_FORCE_INLINE ObjectBits tia_pending_bits(const Tia& tia) {
   return objects;
 }
 
+// Latches which of the collisions `open` there are in the pixels `twice`, which two objects or more cover.
+SEED_HD SEED_NO_INLINE void tia_latch_collisions(Tia& tia, uint32_t open, const ObjectMask& twice) {
+  const ObjectBits objects = tia_pending_bits(tia);
+  const LineBits pixels = load_bits(twice);
+  int colliding = 0;
+  for (int object = 0; object < kNumTiaObjects; ++object) colliding |= any(pixels & objects.of[object]) << object;
+  for (uint32_t left = open & collisions_among(colliding); left != 0; left &= left - 1) {
+    const int bit = count_trailing_zeros(left), pair = collision_pair(bit);
+    const LineBits both = objects.of[pair & 15] & objects.of[pair >> 4];
+    if (any(both & pixels)) tia.collisions |= static_cast<uint16_t>(1u << bit);
+  }
+}
+
+// Latches which of the collisions `open` there are in the pending pixels first_x <= x < last_x.
+SEED_HD SEED_NO_INLINE void tia_collide(Tia& tia, uint32_t open, int first_x, int last_x) {
+  const ObjectBits objects = tia_pending_bits(tia);
+  LineBits once = objects.of[0], twice = objects.of[0] & objects.of[1];  // what one object, what two objects cover
+  SEED_UNROLL
+  for (int object = 1; object + 1 < kNumTiaObjects; ++object) {
+    once = once | objects.of[object];
+    twice = twice | (once & objects.of[object + 1]);
+  }
+  twice = twice & without(bits_before(last_x), bits_before(first_x));
+  if (!any(twice)) return;
+  ObjectMask mask;
+  store_bits(mask, twice);
+  tia_latch_collisions(tia, open, mask);
+}
+
+SEED_HD SEED_FORCE_INLINE void tia_draw_pixels(const Tia& tia, uint8_t* row, int first_x, int last_x) {
+  PixelPriority priority = PixelPriority::kPlayersFirst;
+  if (tia.reg[kCTRLPF] & 6) {
+    const bool score = tia.reg[kCTRLPF] & 2;
+    const bool playfield_first = (tia.reg[kCTRLPF] & 4) && !(score && tia_objects_on(tia) == 1 << kPF);
+    priority = playfield_first ? PixelPriority::kPlayfieldFirst : PixelPriority::kScore;
+  }
+  const PixelColours colours = {tia.painted[3], tia.painted[2], tia.painted[0], tia.painted[1]};
+  draw_pixels(row, first_x, last_x, resolve_priority(tia_pending_bits(tia), priority), colours);
+}
+
+// Whether HMOVE blanks the beginning of the line of drawn_clock, not that of a later one.
+SEED_HD SEED_FORCE_INLINE bool tia_line_is_blanked(const Tia& tia) {
+  return tia.hmove_blank && tia.blank_clock < tia.line_clock + kHblankClocks;
+}
+
 // Draws the pending pixels first_x <= x < last_x of one line. `row` may be null.
 SEED_HD SEED_NO_INLINE void tia_draw_segment(Tia& tia, uint8_t* row, int first_x, int last_x) {
-  const bool whole = last_x - first_x == kScreenWidth && tia.deferred == 0 && !tia.hmove_blank;
+  const bool whole = last_x - first_x == kScreenWidth && tia.deferred == 0;
+  tia.line_blank = tia_line_is_blanked(tia);
   if (tia.reg[kVBLANK] & 2) {
     if (row != nullptr) fill_pixels(row + first_x, last_x - first_x, 0);
-  } else {
+  } else if (row != nullptr) {
+    if (tia.stale_masks) tia_build_masks(tia);
     const uint32_t open = tia_open_collisions(tia);
-    if (row != nullptr || open != 0) {
-      if (tia.stale_masks) tia_build_masks(tia);
-      const ObjectBits objects = tia_pending_bits(tia);
-      if (open != 0) {
-        tia_collide(tia, objects, tia_open_collisions(tia), without(bits_before(last_x), bits_before(first_x)));
-      }
-      if (row != nullptr) tia_draw_pixels(tia, objects, row, first_x, last_x);
-    }
+    if (open != 0) tia_collide(tia, open, first_x, last_x);
+    tia_draw_pixels(tia, row, first_x, last_x);
+  } else if (const uint32_t open = tia_open_collisions(tia)) {
+    if (tia.stale_masks) tia_build_masks(tia);
+    tia_collide(tia, open, first_x, last_x);
   }
-  if (tia.hmove_blank && first_x < 8) {
-    if (row != nullptr) fill_pixels(row + first_x, (last_x < 8 ? last_x : 8) - first_x, 0);
-    if (last_x >= 8) tia.hmove_blank = 0;
+  if (first_x < kBlankPixels && tia_line_is_blanked(tia)) {
+    const int blank_x = last_x < kBlankPixels ? last_x : kBlankPixels;
+    if (row != nullptr && blank_x - first_x == kBlankPixels) {
+      store_8_pixels(row, 0);
+    } else if (row != nullptr) {
+      fill_pixels(row + first_x, blank_x - first_x, 0);
+    }
+    if (last_x >= kBlankPixels) tia.hmove_blank = 0;
   }
   tia_forget_passed(tia);
   tia.line_differs = !whole;
 }
 
+// `objects` touch other columns from now on.
+SEED_HD SEED_FORCE_INLINE void tia_move_columns(Tia& tia, int objects) {
+  tia.stale_columns |= static_cast<uint8_t>(objects);
+  tia.free_players = 0;
+}
+
 SEED_HD inline void tia_set_position(Tia& tia, int object, int x) {
   tia.position[object] = static_cast<uint8_t>(x >= 160 ? x - 160 : x < 0 ? x + 160 : x);
   tia.stale_masks |= static_cast<uint8_t>(1 << object);
+  tia_move_columns(tia, 1 << object);
 }
 
 SEED_HD inline void tia_set_skip_first(Tia& tia, int player, bool skip) {
@@ -463,6 +567,7 @@ SEED_HD inline void tia_latch_reflect(Tia& tia) {
   tia.reflect_pf = reflect;
   tia.quiet |= register_bit(kCTRLPF);
   tia.stale_masks |= 1 << kPF;
+  tia_move_columns(tia, 1 << kPF);
 }
 
 // What happens at the end of every line of the window.
@@ -489,9 +594,15 @@ SEED_HD inline void tia_draw_rest_of_line(Tia& tia, uint8_t* pixels) {
   const int first_x = tia.drawn_clock - tia.line_clock - kHblankClocks;
   if (first_x >= kScreenWidth) return;
   uint8_t* const row = tia_row(tia, pixels);
-  const bool same = first_x == 0 && !tia.line_differs && (tia.stale_masks | tia.deferred | tia.hmove_blank) == 0;
+  const bool is_blanked = tia_line_is_blanked(tia);
+  if (tia.stale_masks && !tia.line_differs) {
+    tia.stale_masks &= static_cast<uint8_t>(tia.shown | tia_objects_on(tia));  // others stay empty
+  }
+  const bool same =
+      first_x == 0 && !tia.line_differs && (tia.stale_masks | tia.deferred) == 0 && is_blanked == tia.line_blank;
   if (SEED_COPY_EQUAL_LINES && same) {
     if (row != nullptr) copy_row(row, row - kScreenWidth);  // its collisions are the same, too
+    if (is_blanked) tia.hmove_blank = 0;
     return;
   }
   tia_draw_segment(tia, row, first_x, kScreenWidth);
@@ -504,9 +615,12 @@ SEED_HD SEED_NO_INLINE void tia_finish_lines(Tia& tia, uint8_t* pixels, int32_t 
   const int32_t stop = window_ends ? tia.window_stop_clock : clock - 1;
   while (tia.line_clock + kClocksPerLine <= stop) {
     int32_t num_lines = 1;
-    const bool unseen = pixels == nullptr && !tia.hmove_blank && !tia.star_bug && tia_open_collisions(tia) == 0;
+    const bool unseen = pixels == nullptr && !tia.star_bug && tia_open_collisions(tia) == 0;
     if (SEED_SKIP_UNSEEN_LINES && unseen) {
-      num_lines = static_cast<int32_t>(static_cast<uint32_t>(stop - tia.line_clock) / kClocksPerLine);
+      // What an end of a line changes may show in the next one.
+      const bool changes = tia.skip_first[0] | tia.skip_first[1] | (tia.reflect_pf != (tia.reg[kCTRLPF] & 1));
+      if (!changes) num_lines = static_cast<int32_t>(static_cast<uint32_t>(stop - tia.line_clock) / kClocksPerLine);
+      if (tia.blank_clock < tia.line_clock + (num_lines - 1) * kClocksPerLine + kHblankClocks) tia.hmove_blank = 0;
       tia_forget_passed(tia);
       tia.line_differs = 1;
     } else {
@@ -542,14 +656,22 @@ SEED_HD SEED_FORCE_INLINE void tia_draw_until(Tia& tia, uint8_t* pixels, int32_t
   if (tia.seen_clock > tia.drawn_clock) tia_draw_pending(tia, pixels);
 }
 
-// The mask of `object` is about to change for all pixels that are not settled.
-SEED_HD SEED_FORCE_INLINE void tia_defer(Tia& tia, uint8_t* pixels, int object) {
+// Whether pending pixels are in the columns of `object`.
+SEED_HD SEED_FORCE_INLINE bool tia_is_pending(Tia& tia, int object) {
+  if (tia.stale_columns) tia_build_columns(tia);
+  const int32_t line_start = tia.line_clock + kHblankClocks;
+  const int first_x = tia.drawn_clock - line_start, last_x = tia.seen_clock - line_start;
+  return (tia.columns[object] >> (first_x >> 2) & ((uint64_t{1} << (((last_x + 3) >> 2) - (first_x >> 2))) - 1)) != 0;
+}
+
+// The mask of `object` is about to change for all pixels that are not settled; `moves`: to other columns.
+SEED_HD SEED_FORCE_INLINE void tia_defer(Tia& tia, uint8_t* pixels, int object, bool moves) {
   if (tia.seen_clock > tia.drawn_clock) {
     // With score and priority, what is in front depends on what is switched on.
     const bool draw = !SEED_PUT_SHAPES_ASIDE || (pixels != nullptr && (tia.reg[kCTRLPF] & 6) == 6);
     if (draw) {
       tia_draw_pending(tia, pixels);
-    } else {
+    } else if (moves || !SEED_LEAVE_SHAPES_AHEAD || tia_is_pending(tia, object)) {
       tia_put_aside(tia, pixels != nullptr, object);
     }
   }
@@ -579,7 +701,7 @@ SEED_HD inline void tia_reset_player(Tia& tia, uint8_t* pixels, int player, int3
     image |= distance >= 4 && distance < 4 + width;
   }
   if (image) tia_advance(tia, pixels, clock + 11);
-  tia_defer(tia, pixels, kP0 + player);
+  tia_defer(tia, pixels, kP0 + player, true);
   tia_set_skip_first(tia, player, !delay);
   tia_set_position(tia, kP0 + player, position);
 }
@@ -602,8 +724,9 @@ struct HmoveRule {
   int shift, least, most;
 };
 SEED_HD inline HmoveRule hmove_rule(int cycle) {
-  constexpr int8_t kLateLimit[17] = {-6, -5, -5, -4, -3, -2, -2, -1, 0, 1, 1, 2, 3, 4, 4, 5, 6};            // from 4
-  constexpr int8_t kEarlyShift[20] = {1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12, 12, 13, 14, 15, 15};  // from 55
+  static constexpr int8_t kLateLimit[17] = {-6, -5, -5, -4, -3, -2, -2, -1, 0, 1, 1, 2, 3, 4, 4, 5, 6};  // from 4
+  static constexpr int8_t kEarlyShift[20] = {1, 2, 3,  3,  4,  5,  6,  6,  7,  8,
+                                             9, 9, 10, 11, 12, 12, 13, 14, 15, 15};  // from 55
   constexpr int kAny = 32;
   if (cycle <= 3 || cycle == 75) return {0, -kAny, kAny};
   if (cycle <= 20) return {0, kLateLimit[cycle - 4], kAny};
@@ -611,12 +734,25 @@ SEED_HD inline HmoveRule hmove_rule(int cycle) {
   return {7 - kEarlyShift[cycle - 55], -kAny, 0};
 }
 
-SEED_HD inline void tia_hmove(Tia& tia, const Display& display, int32_t clock) {
+SEED_HD SEED_FORCE_INLINE void tia_blank_line(Tia& tia, int32_t clock) {
+  tia.hmove_blank = 1;
+  tia.blank_clock = clock;
+}
+
+// Whether HMOVE at `clock` changes nothing but the beginning of the line.
+SEED_HD SEED_FORCE_INLINE bool tia_hmove_is_still(const Tia& tia, int32_t clock) {
+  return (tia.moving | tia.skip_first[0] | tia.skip_first[1] | tia.star_bug) == 0 &&
+         clock_in_line(clock) < 4 * kClocksPerCycle;
+}
+
+SEED_HD SEED_NO_INLINE void tia_hmove(Tia& tia, const Display& display, int32_t clock) {
   const int cycle = clock_in_line(clock) / kClocksPerCycle;
-  if (display.hmove_blanks && (cycle <= 20 || cycle == 75)) tia.hmove_blank = 1;
+  if (display.hmove_blanks && (cycle <= 20 || cycle == 75)) tia_blank_line(tia, clock);
   tia.hmove_clock = clock;
   const HmoveRule rule = hmove_rule(cycle);
-  for (int object = kP0; object <= kBL; ++object) {
+  const bool all_move = rule.shift != 0 || rule.least > 0 || rule.most < 0;
+  for (uint32_t left = all_move ? kAllObjects & ~(1 << kPF) : tia.moving; left != 0; left &= left - 1) {
+    const int object = count_trailing_zeros(left);
     int moved = rule.shift - (static_cast<int8_t>(tia.reg[kHMP0 + object]) >> 4);
     if (moved < rule.least) moved = rule.least;
     if (moved > rule.most) moved = rule.most;
@@ -653,6 +789,10 @@ SEED_HD inline int tia_write_delay_clocks(int reg, int32_t cycles) {
   }
 }
 
+SEED_HD SEED_FORCE_INLINE void tia_set_moving(Tia& tia, int object, uint8_t motion) {
+  tia.moving = static_cast<uint8_t>((tia.moving & ~(1 << object)) | (motion >> 4 != 0) << object);
+}
+
 SEED_HD inline void tia_write_vsync(Tia& tia, uint8_t value, int32_t clock) {
   if (value & 2) {
     tia.vsync_due_clock = clock + kClocksPerLine;
@@ -676,14 +816,40 @@ SEED_HD inline void tia_update_latches_quiet(Tia& tia) {
   tia_set_quiet(tia, kGRP1, tia.delayed_GRP[0] == tia.reg[kGRP0] && !((tia.delayed_ENABL ^ tia.reg[kENABL]) & 2));
 }
 
-// `object` is about to change at `clock`, if the change `shows`.
-SEED_HD SEED_FORCE_INLINE void tia_change(Tia& tia, uint8_t* pixels, int32_t clock, int object, bool shows) {
-  if (!shows) {
+// `object` is about to change at `clock`, to other columns if it `moves`, if the change `shows`. What it looked like
+// before does not matter if it is not drawn and no object that is on has a collision left with it, wherever it is.
+SEED_HD SEED_FORCE_INLINE void tia_change(Tia& tia, uint8_t* pixels, int32_t clock, int object, bool shows,
+                                          bool moves = false) {
+  const bool matters =
+      shows && (pixels != nullptr || !SEED_COLLIDE_WHERE_OBJECTS_MEET || clock <= tia.seen_clock ||
+                tia_possible_collisions(tia, 1 << object, tia_objects_on(tia) | tia.passed_shown) != 0);
+  if (!matters) {
     tia.stale_masks |= static_cast<uint8_t>(1 << object);
     return;
   }
   tia_advance(tia, pixels, clock);
-  tia_defer(tia, pixels, object);
+  tia_defer(tia, pixels, object, moves);
+}
+
+// Where nothing is drawn: whether the graphics of `objects` matter neither now nor until something else changes.
+SEED_HD SEED_FORCE_INLINE bool tia_graphics_are_free(Tia& tia, const uint8_t* pixels, int objects) {
+  if (!SEED_COLLIDE_WHERE_OBJECTS_MEET || pixels != nullptr) return false;
+  if ((objects & ~tia.free_players) == 0) return true;
+  const int others = tia_objects_on(tia) | 1 << kP0 | 1 << kP1 | tia.passed_shown;
+  if ((tia_possible_collisions(tia, objects, others) & tia_meeting(tia)) != 0) return false;
+  tia.free_players |= static_cast<uint8_t>(objects & (1 << kP0 | 1 << kP1));
+  return true;
+}
+
+// `objects` are about to change at `clock`.
+SEED_HD SEED_NO_INLINE void tia_change_graphics(Tia& tia, uint8_t* pixels, int objects, int32_t clock) {
+  if (!tia_graphics_are_free(tia, pixels, objects)) {
+    tia_advance(tia, pixels, clock);
+    if (objects & 1 << kP0) tia_defer(tia, pixels, kP0, false);
+    if (objects & 1 << kP1) tia_defer(tia, pixels, kP1, false);
+    if (objects & 1 << kBL) tia_defer(tia, pixels, kBL, false);
+  }
+  tia.stale_masks |= static_cast<uint8_t>(objects);
 }
 
 SEED_HD SEED_FORCE_INLINE void tia_write_grp(Tia& tia, uint8_t* pixels, int player, uint8_t value, int32_t clock) {
@@ -691,11 +857,12 @@ SEED_HD SEED_FORCE_INLINE void tia_write_grp(Tia& tia, uint8_t* pixels, int play
   const bool delays_ball = player == 1 && (tia.reg[kVDELBL] & 1) && ((tia.delayed_ENABL ^ tia.reg[kENABL]) & 2);
   const bool changes = !(tia.reg[kVDELP0 + player] & 1) && tia.reg[kGRP0 + player] != value;
   const bool changes_other = (tia.reg[kVDELP0 + other] & 1) && tia.delayed_GRP[other] != tia.reg[kGRP0 + other];
-  if (changes || changes_other || delays_ball) {
-    tia_advance(tia, pixels, clock);
-    if (changes) tia_defer(tia, pixels, kP0 + player);
-    if (changes_other) tia_defer(tia, pixels, kP0 + other);
-    if (delays_ball) tia_defer(tia, pixels, kBL);
+  const int objects = changes << (kP0 + player) | changes_other << (kP0 + other) | delays_ball << kBL;
+  if (pixels == nullptr && (objects & ~tia.free_players) == 0) {
+    tia.stale_masks |= static_cast<uint8_t>(objects);
+  } else if (objects != 0) {
+    tia_change_graphics(tia, pixels, objects, clock);
+    if (delays_ball) tia.free_players = 0;
   }
   tia.delayed_GRP[other] = tia.reg[kGRP0 + other];
   if (player == 1) tia.delayed_ENABL = tia.reg[kENABL];
@@ -722,17 +889,19 @@ SEED_HD SEED_FORCE_INLINE void tia_write_change(Tia& tia, const Display& display
     case kNUSIZ0:
     case kNUSIZ1: {
       const int i = reg - kNUSIZ0;
-      tia_change(tia, pixels, shows_clock, kP0 + i, player_graphics(tia, i) != 0);
-      tia_change(tia, pixels, shows_clock, kM0 + i, missile_enabled(tia, i));
+      tia_change(tia, pixels, shows_clock, kP0 + i, player_graphics(tia, i) != 0, true);
+      tia_change(tia, pixels, shows_clock, kM0 + i, missile_enabled(tia, i), true);
       tia_set_skip_first(tia, i, false);
+      tia_move_columns(tia, 1 << (kP0 + i) | 1 << (kM0 + i));
       break;
     }
     case kCOLUP0:
     case kCOLUP1: {
+      if (pixels == nullptr) break;
       const int i = reg - kCOLUP0;
       const int objects = 1 << (kP0 + i) | 1 << (kM0 + i);
-      if (pixels != nullptr && (player_graphics(tia, i) != 0 || missile_enabled(tia, i) || (tia.reg[kCTRLPF] & 2) ||
-                                (tia.deferred & objects))) {
+      if (player_graphics(tia, i) != 0 || missile_enabled(tia, i) || (tia.reg[kCTRLPF] & 2) ||
+          (tia.deferred & objects)) {
         tia_draw_until(tia, pixels, shows_clock);
       }
       tia_paint(tia, display, reg, value);
@@ -740,7 +909,8 @@ SEED_HD SEED_FORCE_INLINE void tia_write_change(Tia& tia, const Display& display
     }
     case kCOLUPF:
     case kCOLUBK:
-      if (pixels != nullptr) tia_draw_until(tia, pixels, shows_clock);
+      if (pixels == nullptr) break;
+      tia_draw_until(tia, pixels, shows_clock);
       tia_paint(tia, display, reg, value);
       break;
     case kCTRLPF:
@@ -749,11 +919,12 @@ SEED_HD SEED_FORCE_INLINE void tia_write_change(Tia& tia, const Display& display
         if (pixels != nullptr) tia_draw_until(tia, pixels, shows_clock);
         tia.line_differs = 1;
       }
-      tia_defer(tia, pixels, kBL);
+      tia_defer(tia, pixels, kBL, true);
       if (clock_in_line(clock) < 147 && tia.reflect_pf != (value & 1)) {
-        tia_defer(tia, pixels, kPF);
+        tia_defer(tia, pixels, kPF, true);
         tia.reflect_pf = value & 1;
       }
+      tia_move_columns(tia, 1 << kBL | 1 << kPF);
       tia.reg[kCTRLPF] = value;
       tia_set_quiet(tia, kCTRLPF, tia.reflect_pf == (value & 1));
       break;
@@ -764,7 +935,8 @@ SEED_HD SEED_FORCE_INLINE void tia_write_change(Tia& tia, const Display& display
     case kPF0:
     case kPF1:
     case kPF2:
-      tia_change(tia, pixels, shows_clock, kPF, true);
+      tia_change(tia, pixels, shows_clock, kPF, true, true);
+      tia_move_columns(tia, 1 << kPF);
       break;
     case kRESP0:
     case kRESP1:
@@ -776,7 +948,7 @@ SEED_HD SEED_FORCE_INLINE void tia_write_change(Tia& tia, const Display& display
     case kRESBL: {
       const int object = kM0 + reg - kRESM0;
       const bool shows = object == kBL ? ball_enabled(tia) : missile_enabled(tia, object - kM0);
-      tia_change(tia, pixels, shows_clock, object, shows);
+      tia_change(tia, pixels, shows_clock, object, shows, true);
       tia_reset_missile_or_ball(tia, object, clock);
       break;
     }
@@ -786,14 +958,17 @@ SEED_HD SEED_FORCE_INLINE void tia_write_change(Tia& tia, const Display& display
       return;
     case kENAM0:
     case kENAM1:
+      tia.free_players = 0;
       tia_change(tia, pixels, shows_clock, kM0 + reg - kENAM0, !(tia.reg[kRESMP0 + reg - kENAM0] & 2));
       break;
     case kENABL:
+      tia.free_players = 0;
       tia_change(tia, pixels, shows_clock, kBL, !(tia.reg[kVDELBL] & 1));
       tia.reg[kENABL] = value;
       tia_update_latches_quiet(tia);
       break;
     case kHMM0:
+      tia_set_moving(tia, kM0, value);
       if (tia.reg[kHMM0] >> 4 == 7 && value >> 4 == 6 && clock - tia.hmove_clock == 21 * kClocksPerCycle) {
         tia_draw_until(tia, pixels, shows_clock);
         tia.star_bug = 1;
@@ -807,26 +982,43 @@ SEED_HD SEED_FORCE_INLINE void tia_write_change(Tia& tia, const Display& display
       break;
     }
     case kVDELBL:
+      tia.free_players = 0;
       tia_change(tia, pixels, shows_clock, kBL, (tia.delayed_ENABL ^ tia.reg[kENABL]) & 2);
       break;
     case kRESMP0:
     case kRESMP1:
-      tia_change(tia, pixels, shows_clock, kM0 + reg - kRESMP0, tia.reg[kENAM0 + reg - kRESMP0] & 2);
+      tia.free_players = 0;
+      tia_change(tia, pixels, shows_clock, kM0 + reg - kRESMP0, tia.reg[kENAM0 + reg - kRESMP0] & 2, true);
       tia_write_resmp(tia, reg - kRESMP0, value);
       break;
     case kHMOVE:
-      tia_draw_until(tia, pixels, shows_clock);
-      tia_hmove(tia, display, clock);
+      if (tia_hmove_is_still(tia, clock)) {
+        // Where nothing is drawn, the lines above need not be finished first.
+        if (pixels != nullptr || !SEED_COLLIDE_WHERE_OBJECTS_MEET) tia_advance(tia, pixels, shows_clock);
+        if (display.hmove_blanks) tia_blank_line(tia, clock);
+        tia.hmove_clock = clock;
+      } else {
+        tia_draw_until(tia, pixels, shows_clock);
+        tia_hmove(tia, display, clock);
+      }
       break;
     case kHMCLR:
       for (int object = kP0; object <= kBL; ++object) tia.reg[kHMP0 + object] = 0;
+      tia.moving = 0;
       break;
     case kCXCLR:
       tia_draw_until(tia, pixels, shows_clock);
       tia.collisions = 0;
+      tia.free_players = 0;
       tia.line_differs = 1;
       break;
-    default:  // motion registers
+    case kHMP0:
+    case kHMP1:
+    case kHMM1:
+    case kHMBL:
+      tia_set_moving(tia, reg - kHMP0, value);
+      break;
+    default:
       break;
   }
   if (!(kStrobes >> reg & 1)) tia.reg[reg] = value;
@@ -861,6 +1053,15 @@ SEED_HD SEED_FORCE_INLINE bool tia_write_quiet(Tia& tia, int reg, uint8_t value,
 SEED_HD SEED_FORCE_INLINE void tia_write(Tia& tia, const Display& display, uint8_t* pixels, int reg, uint8_t value,
                                          int32_t cycles) {
   if (!tia_write_quiet(tia, reg, value, cycles)) tia_change_any_register(tia, display, pixels, reg, value, cycles);
+}
+
+// Gives what only saves work the values that follow from all else: equal machines have equal bytes, whatever was drawn.
+SEED_HD inline void tia_settle(Tia& tia) {
+  tia_build_masks(tia);
+  tia_build_columns(tia);
+  tia.line_differs = 1;
+  tia.line_blank = tia.free_players = 0;
+  for (uint8_t& pixel : tia.painted) pixel = 0;
 }
 
 // --- Register reads -------------------------------------------------------------------------------------------------

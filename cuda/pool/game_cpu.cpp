@@ -411,8 +411,7 @@ seed_status seed_machine_save(const seed_machine* machine, int32_t include_rng, 
   }
   uint8_t* const body = state + sizeof(StateHeader);
   AtariState settled = machine->state;  // whether or not anybody looks at pictures, equal states have equal bytes
-  tia_build_masks(settled.console.tia);
-  settled.console.tia.line_differs = 1;
+  tia_settle(settled.console.tia);
   std::memcpy(body, &settled, sizeof settled);
   machine->pictures.draw_all(machine->game.rom);
   const std::vector<uint8_t>& pixels = machine->pictures.pixels();
