@@ -6,7 +6,9 @@
 //   1. Coverage weights of an axis are integers in units of 1 / q, where source : target = p : q in lowest terms, so
 //   the
 //      exact result is sum / T with T = p_x * p_y, and the sum needs no floating point.
-//   2. Columns first: weighted sums of the source rows of one target row, in 16 bits.
+//   2. Columns first: weighted sums of the source rows of one target row, in 16 bits. When these source rows are as
+//   they
+//      were in the picture before, which a thread's next lane often shows as well, the target row is, too.
 //   3. Rows: windows of eight such sums, a byte shuffle per pair of taps, multiply-add into 32-bit sums.
 //   4. Division by T: by a multiplication in 16 bits while 255 T fits, else in float32.
 //   5. OpenCV's float32 sum differs from sum / T by a few parts in 10^7, so both round to the same byte unless sum / T
@@ -50,7 +52,20 @@ inline SimdLevel detect_simd() {
 struct ResizeScratch {
   std::vector<uint16_t> column_sums;  // of one target row, a sum per source column
   std::vector<int32_t> sums;          // of one target row
+  // Of the picture before; empty where rows are not compared.
+  std::vector<uint8_t> source_rows;  // those of each target row, kMaxRowTaps of them
+  std::vector<uint8_t> target_rows;
+  bool has_rows = false;
+
+  size_t memory_bytes() const {
+    return column_sums.size() * 2 + sums.size() * 4 + source_rows.size() + target_rows.size();
+  }
 };
+
+// Target rows whose source rows have not changed are copied; -DSEED_KEEP_EQUAL_ROWS=0 resizes them again.
+#if !defined(SEED_KEEP_EQUAL_ROWS)
+#define SEED_KEEP_EQUAL_ROWS 1
+#endif
 
 class PlaneResizer {
  public:
@@ -59,7 +74,13 @@ class PlaneResizer {
   PlaneResizer& operator=(const PlaneResizer&) = delete;
 
   ResizeScratch make_scratch() const {
-    return {std::vector<uint16_t>(size_t(plan_.source_width) + 32), std::vector<int32_t>(size_t(plan_.width) + 32)};
+    ResizeScratch scratch;
+    scratch.column_sums.resize(size_t(plan_.source_width) + 32);
+    scratch.sums.resize(size_t(plan_.width) + 32);
+    if (!use_avx2_) return scratch;
+    scratch.source_rows.resize(source_rows_bytes() * size_t(plan_.height));
+    scratch.target_rows.resize(size_t(plan_.height) * size_t(plan_.width));
+    return scratch;
   }
 
   // Resizes the maximum of the pictures `first` and `second`, or `first` alone when `second` is null: source_height x
@@ -83,6 +104,10 @@ class PlaneResizer {
     size_t source_begin[2], target_begin[2];
   };
 
+  // Of the source rows of one target row, rounded up to whole vectors.
+  size_t row_stride() const { return (size_t(plan_.source_width) + 31) / 32 * 32; }
+  size_t source_rows_bytes() const { return kMaxRowTaps * row_stride(); }
+
   bool build_avx2();
   bool build_groups(int p, int q);
   int fill_group(GroupPair& pair, int half, int begin_x, int p, int q) const;
@@ -94,8 +119,9 @@ class PlaneResizer {
   template <class Source>
   SEED_AVX2 void run_avx2(const uint8_t* first, const uint8_t* second, const Source& source, uint8_t* target,
                           ResizeScratch& scratch) const;
+  SEED_AVX2 bool gather_rows(const uint8_t* first, const uint8_t* second, int y, uint8_t* rows) const;
   template <int kRows>
-  SEED_AVX2 void sum_rows(const uint8_t* first, const uint8_t* second, int y, uint16_t* column_sums) const;
+  SEED_AVX2 void sum_rows(const uint8_t* rows, int y, uint16_t* column_sums) const;
   template <int kTapPairs>
   SEED_AVX2 void sum_columns(const uint16_t* column_sums, int32_t* sums) const;
   template <class Source>
@@ -263,46 +289,77 @@ SEED_AVX2 inline void PlaneResizer::run_avx2(const uint8_t* first, const uint8_t
                                              uint8_t* target, ResizeScratch& scratch) const {
   uint16_t* const column_sums = scratch.column_sums.data();
   int32_t* const sums = scratch.sums.data();
+  uint8_t* source_rows = scratch.source_rows.data();
+  uint8_t* kept = scratch.target_rows.data();
   const int height = plan_.height, width = plan_.width;
-  const bool fits_16_bits = fits_16_bits_;
+  const size_t source_rows_step = source_rows_bytes();
+  const bool fits_16_bits = fits_16_bits_, may_keep = SEED_KEEP_EQUAL_ROWS && scratch.has_rows;
   const int num_tap_pairs = num_tap_pairs_;
-  for (int y = 0; y < height; ++y, target += width) {
+  for (int y = 0; y < height; ++y, target += width, kept += width, source_rows += source_rows_step) {
+    if (gather_rows(first, second, y, source_rows) && may_keep) {
+      std::memcpy(target, kept, size_t(width));
+      continue;
+    }
     const int num_rows = plan_.row_first[y + 1] - plan_.row_first[y];
-    num_rows == 3   ? sum_rows<3>(first, second, y, column_sums)
-    : num_rows == 2 ? sum_rows<2>(first, second, y, column_sums)
-    : num_rows == 4 ? sum_rows<4>(first, second, y, column_sums)
-                    : sum_rows<0>(first, second, y, column_sums);
+    num_rows == 3   ? sum_rows<3>(source_rows, y, column_sums)
+    : num_rows == 2 ? sum_rows<2>(source_rows, y, column_sums)
+    : num_rows == 4 ? sum_rows<4>(source_rows, y, column_sums)
+                    : sum_rows<0>(source_rows, y, column_sums);
     num_tap_pairs <= 2 ? sum_columns<2>(column_sums, sums) : sum_columns<kMaxTapPairs>(column_sums, sums);
     const bool may_overrun = (height - 1 - y) * width >= 15;  // into later rows, which are written again
     fits_16_bits ? divide_16_bits(sums, may_overrun, source, y, target)
                  : divide_32_bits(sums, may_overrun, source, y, target);
+    std::memcpy(kept, target, size_t(width));
   }
+  scratch.has_rows = true;
 }
 
-// Weighted sums of the source rows of target row y; kRows = 0: any number of them.
-template <int kRows>
-SEED_AVX2 inline void PlaneResizer::sum_rows(const uint8_t* first, const uint8_t* second, int y,
-                                             uint16_t* column_sums) const {
-  const int width = plan_.source_width, begin = plan_.row_first[y];
-  const int num_rows = kRows != 0 ? kRows : plan_.row_first[y + 1] - begin;
+// Writes the source rows of target row y, one after the other, to `rows`; returns whether they were there already.
+SEED_AVX2 inline bool PlaneResizer::gather_rows(const uint8_t* first, const uint8_t* second, int y,
+                                                uint8_t* rows) const {
+  const size_t stride = row_stride(), width = size_t(plan_.source_width);
   const std::ptrdiff_t second_offset = second - first;
-  const uint8_t* rows[kMaxRowTaps] = {};
-  __m256i weights[kMaxRowTaps] = {};
-  SEED_UNROLL
-  for (int j = 0; j < num_rows; ++j) {
-    rows[j] = first + size_t(plan_.row_taps[begin + j].source) * size_t(width);
-    weights[j] = _mm256_set1_epi16(row_weights_[begin + j]);
-  }
-  for (int x = 0; x < width; x += 16) {
-    __m256i sum = _mm256_setzero_si256();
-    SEED_UNROLL
-    for (int j = 0; j < num_rows; ++j) {
-      const uint8_t* const at = rows[j] + x;
-      const __m128i bytes = _mm_max_epu8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)),
-                                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + second_offset)));
-      sum = _mm256_add_epi16(sum, _mm256_mullo_epi16(_mm256_cvtepu8_epi16(bytes), weights[j]));
+  __m256i changes = _mm256_setzero_si256();
+  for (int j = plan_.row_first[y]; j < plan_.row_first[y + 1]; ++j, rows += stride) {
+    const uint8_t* const row = first + size_t(plan_.row_taps[j].source) * width;
+    for (size_t x = 0; x < stride; x += 32) {
+      const __m256i bytes =
+          _mm256_max_epu8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + x)),
+                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + x + second_offset)));
+      __m256i* const kept = reinterpret_cast<__m256i*>(rows + x);
+      changes = _mm256_or_si256(changes, _mm256_xor_si256(bytes, _mm256_loadu_si256(kept)));
+      _mm256_storeu_si256(kept, bytes);
     }
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(column_sums + x), sum);
+  }
+  return _mm256_testz_si256(changes, changes);
+}
+
+// Weighted sums of the source rows of target row y, two rows at a time; kRows = 0: any number of them.
+template <int kRows>
+SEED_AVX2 inline void PlaneResizer::sum_rows(const uint8_t* rows, int y, uint16_t* column_sums) const {
+  const size_t stride = row_stride();
+  const int begin = plan_.row_first[y];
+  const int num_rows = kRows != 0 ? kRows : plan_.row_first[y + 1] - begin;
+  __m256i weights[kMaxRowTaps / 2] = {};
+  SEED_UNROLL
+  for (int j = 0; j < num_rows; j += 2) {
+    const int second = j + 1 < num_rows ? row_weights_[begin + j + 1] : 0;
+    weights[j / 2] = _mm256_set1_epi16(int16_t(row_weights_[begin + j] | second << 8));
+  }
+  for (size_t x = 0; x < stride; x += 32) {
+    __m256i low = _mm256_setzero_si256(), high = low;
+    SEED_UNROLL
+    for (int j = 0; j < num_rows; j += 2) {
+      const uint8_t* const at = rows + size_t(j) * stride + x;
+      const __m256i even = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+      const __m256i odd =
+          j + 1 < num_rows ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + stride)) : _mm256_setzero_si256();
+      low = _mm256_add_epi16(low, _mm256_maddubs_epi16(_mm256_unpacklo_epi8(even, odd), weights[j / 2]));
+      high = _mm256_add_epi16(high, _mm256_maddubs_epi16(_mm256_unpackhi_epi8(even, odd), weights[j / 2]));
+    }
+    __m256i* const to = reinterpret_cast<__m256i*>(column_sums + x);
+    _mm256_storeu_si256(to, _mm256_permute2x128_si256(low, high, 0x20));
+    _mm256_storeu_si256(to + 1, _mm256_permute2x128_si256(low, high, 0x31));
   }
 }
 
