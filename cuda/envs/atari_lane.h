@@ -173,8 +173,10 @@ SEED_HD inline LaneStep lane_step(Lane& lane, const AtariGame& game, const LaneO
     const Screen screen = pictures.begin_frame(lane.atari.console, lane_shows_next(step, options));
     Inputs inputs;
     lane_begin_frame(lane, game, options, step, inputs);
-    if (step.runs) console_run_frame(lane.atari.console, game.rom, game.display, inputs, screen);
-    pictures.end_frame(lane.atari.console);
+    if (step.runs) {
+      console_run_frame(lane.atari.console, game.rom, game.display, inputs, screen);
+      pictures.end_frame(lane.atari.console);
+    }
     lane_end_frame(lane, game, options, step);
   }
   return lane_end_step(lane, options, step);

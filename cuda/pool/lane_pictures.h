@@ -5,8 +5,8 @@
 // keep 70 KB of pixels a lane for that would be most of its memory, and drawing every frame most of its time. Instead a
 // lane keeps how its last two frames began (FrameStart). Frames that are shown are drawn into buffers of the thread. As
 // long as every frame draws all rows, any earlier picture can be drawn again from its start. When a frame does not, the
-// pictures that matter are drawn again into buffers of the lane (StoredPictures), which then keep every frame until the
-// last two are whole again.
+// pictures that matter are drawn again and the lane keeps their rows from the first one on that a frame has not reached
+// (StoredRows), until the last two frames are whole again. The rows above can still be drawn again.
 #pragma once
 
 #include <algorithm>
@@ -37,17 +37,66 @@ struct PictureFormat {
   PlaneResizer resizer;
   int num_channels;
   uint8_t channels[3][256];    // what a pixel value is in each channel: gray, or red, green, blue
-  bool keep_pictures = false;  // every lane has StoredPictures, always
+  bool keep_pictures = false;  // every lane stores all rows, always
 };
 
-// Full-size pictures of one lane.
-struct StoredPictures {
-  explicit StoredPictures(const PictureFormat& format)
-      : buffers{std::vector<uint8_t>(format.picture_bytes()), std::vector<uint8_t>(format.picture_bytes())},
-        shown(format.picture_bytes() * size_t(format.num_channels)) {}
+// Bytes kept as runs of equal ones: pairs of a length and a value. Pictures shrink to a tenth.
+class PackedBytes {
+ public:
+  void pack(const uint8_t* bytes, size_t count) {
+    std::vector<uint8_t> runs;
+    for (size_t begin = 0, end; begin < count; begin = end) {
+      const size_t limit = std::min(count, begin + 255);
+      for (end = begin + 1; end < limit && bytes[end] == bytes[begin];) ++end;
+      runs.push_back(uint8_t(end - begin));
+      runs.push_back(bytes[begin]);
+    }
+    runs.shrink_to_fit();
+    runs_ = std::move(runs);
+  }
+  void unpack(uint8_t* bytes) const {
+    for (size_t i = 0; i < runs_.size(); bytes += runs_[i], i += 2) std::memset(bytes, runs_[i + 1], runs_[i]);
+  }
+  size_t memory_bytes() const { return runs_.capacity(); }
 
-  std::vector<uint8_t> buffers[2];  // the machine's, palette indices
-  std::vector<uint8_t> shown;       // what the last observation shows, channel after channel
+ private:
+  std::vector<uint8_t> runs_;
+};
+
+// The lower rows of one lane's pictures: those from `first_row` on.
+struct StoredRows {
+  StoredRows(const PictureFormat& format, int first_row)
+      : first_row(first_row),
+        offset(size_t(first_row) * kScreenWidth),
+        picture_bytes(format.picture_bytes()),
+        num_channels(format.num_channels) {}
+
+  size_t num_bytes() const { return picture_bytes - offset; }  // of a picture's rows, or a channel's
+  size_t memory_bytes() const {
+    size_t bytes = sizeof *this;
+    for (const PackedBytes& rows : buffers) bytes += rows.memory_bytes();
+    for (const PackedBytes& rows : shown) bytes += rows.memory_bytes();
+    return bytes;
+  }
+
+  // Between a buffer of the machine and its rows here.
+  void take(int buffer, const uint8_t* picture) { buffers[buffer].pack(picture + offset, num_bytes()); }
+  void give(int buffer, uint8_t* picture) const { buffers[buffer].unpack(picture + offset); }
+
+  // Between whole channels, one after the other, and their rows here.
+  void take_shown(const uint8_t* channels) {
+    for (int i = 0; i < num_channels; ++i, channels += picture_bytes) shown[i].pack(channels + offset, num_bytes());
+  }
+  void give_shown(uint8_t* channels) const {
+    for (int i = 0; i < num_channels; ++i, channels += picture_bytes) shown[i].unpack(channels + offset);
+  }
+
+  int first_row;
+  size_t offset;  // of that row in a picture
+  size_t picture_bytes;
+  int num_channels;
+  PackedBytes buffers[2];  // the machine's, palette indices
+  PackedBytes shown[3];    // the channels of what the last observation shows
 };
 
 // The small part: how pictures began.
@@ -60,7 +109,7 @@ struct PictureStarts {
 
 struct LanePictures {
   PictureStarts starts;
-  std::unique_ptr<StoredPictures> stored;  // null in the usual case
+  std::unique_ptr<StoredRows> stored;  // null in the usual case
 
   bool are_whole() const { return starts.frames[0].whole && starts.frames[1].whole; }
 };
@@ -78,8 +127,7 @@ class Painter {
   }
 
   size_t memory_bytes() const {
-    return buffers_[0].size() * 2 + first_.size() + shown_.size() + plane_.size() +
-           resize_scratch_.column_sums.size() * 2 + resize_scratch_.sums.size() * 4;
+    return buffers_[0].size() * 2 + first_.size() + shown_.size() + plane_.size() + resize_scratch_.memory_bytes();
   }
 
   // ---- Resets ----
@@ -95,8 +143,10 @@ class Painter {
       if (pictures.are_whole()) return;
       lane = before;
     }
-    pictures.stored = std::make_unique<StoredPictures>(format_);
-    reset(stored_screen(pictures));
+    reset(own_screen(starts, false));
+    const int first_row = std::min(starts[0].num_rows, starts[1].num_rows);
+    pictures.stored = std::make_unique<StoredRows>(format_, format_.keep_pictures ? 0 : first_row);
+    for (int buffer : {0, 1}) pictures.stored->take(buffer, buffers_[buffer].data());
   }
 
   // ---- Steps: the object `pictures` of lane_step() ----
@@ -106,25 +156,31 @@ class Painter {
     num_shown_ = 0;
     has_first_ = false;
     PictureStarts& starts = pictures.starts;
-    if (!pictures.stored) std::memcpy(starts.shown, starts.frames, sizeof starts.shown);
+    std::memcpy(starts.shown, starts.frames, sizeof starts.shown);
   }
 
   Screen begin_frame(const Console& console, bool shown) {
-    num_shown_ += shown;
-    if (pictures_->stored) return stored_screen(*pictures_);
     FrameStart* const starts = pictures_->starts.frames;
-    replaced_ = starts[(console.current_buffer ^ 1) & 1];
-    Screen screen = shown ? own_screen() : Screen{{nullptr, nullptr}};
-    screen.starts[0] = &starts[0], screen.starts[1] = &starts[1];
-    return screen;
+    const StoredRows* const stored = pictures_->stored.get();
+    const int next = (console.current_buffer ^ (console.partial ? 0 : 1)) & 1;
+    num_shown_ += shown;
+    replaced_ = starts[next];
+    if (stored != nullptr) stored->give(next, buffers_[next].data());
+    if (stored != nullptr || shown) return own_screen(starts, stored == nullptr);
+    return Screen{{nullptr, nullptr}, {&starts[0], &starts[1]}};
   }
 
   void end_frame(const Console& console) {
-    const int now = console.current_buffer & 1;
-    if (!pictures_->stored && !pictures_->starts.frames[now].whole) store_pictures(console);
+    const int now = console.current_buffer & 1, num_rows = pictures_->starts.frames[now].num_rows;
+    const StoredRows* const before = pictures_->stored.get();
+    if (num_rows < (before == nullptr ? format_.display.height : before->first_row)) {
+      store_rows(now, num_rows);
+    } else if (before != nullptr) {
+      pictures_->stored->take(now, buffers_[now].data());
+    }
     // The next call may go on with the same frame, in the same buffer.
     if (pictures_->stored && num_shown_ == 1) {
-      first_ = pictures_->stored->buffers[now];
+      first_ = buffers_[now];
       has_first_ = true;
     }
   }
@@ -135,23 +191,21 @@ class Painter {
   bool paint(const Console& console, LanePictures& pictures, Shown shown, bool after_reset, uint8_t* target);
 
  private:
-  Screen stored_screen(LanePictures& pictures) const {
-    StoredPictures& stored = *pictures.stored;
-    FrameStart* const starts = pictures.starts.frames;
-    return Screen{{stored.buffers[0].data(), stored.buffers[1].data()}, {&starts[0], &starts[1]}};
+  // The buffers of the thread. `shaded`: they get shades of gray where there is one channel, else pixel values.
+  Screen own_screen(FrameStart* starts, bool shaded) {
+    Screen screen{{buffers_[0].data(), buffers_[1].data()}, {}, shaded ? format_.shades() : nullptr};
+    if (starts != nullptr) screen.starts[0] = &starts[0], screen.starts[1] = &starts[1];
+    return screen;
   }
-
-  // Buffers of the thread: shades of gray where there is one channel, else pixel values.
-  Screen own_screen() { return Screen{{buffers_[0].data(), buffers_[1].data()}, {}, format_.shades()}; }
 
   void draw_again(const FrameStart& start, Screen screen) const {
     console_draw_again(start, rom_, format_.display, screen);
   }
 
-  void store_pictures(const Console& console);
+  void store_rows(int now, int first_row);
   void show(const uint8_t* picture, bool is_shaded, uint8_t* out) const;
   void show_too(const uint8_t* picture, const uint8_t* shown, bool is_shaded, uint8_t* out) const;
-  void show_previous(const PictureStarts& starts, uint8_t* out);
+  void show_previous(const LanePictures& pictures, uint8_t* out);
   void resize_shown(uint8_t* target);
 
   const PictureFormat& format_;
@@ -167,16 +221,22 @@ class Painter {
   FrameStart replaced_;  // start of the picture that the present frame draws over
 };
 
-// The frame that has just run is not whole: from here on the lane keeps its pictures.
-inline void Painter::store_pictures(const Console& console) {
+// The frame that has just run, in buffer `now`, has not reached `first_row`: from here on the lane keeps its pictures'
+// rows from there.
+inline void Painter::store_rows(int now, int first_row) {
   const PictureStarts& starts = pictures_->starts;
-  auto stored = std::make_unique<StoredPictures>(format_);
-  show_previous(starts, stored->shown.data());
-  const int now = console.current_buffer & 1;
-  const Screen screen{{stored->buffers[0].data(), stored->buffers[1].data()}};
+  const StoredRows* const before = pictures_->stored.get();
+  auto stored = std::make_unique<StoredRows>(format_, first_row);
+  show_previous(*pictures_, shown_.data());
+  stored->take_shown(shown_.data());
+  const Screen screen = own_screen(nullptr, false);
   draw_again(starts.frames[now ^ 1], screen);
   draw_again(replaced_, screen);
+  if (before != nullptr) {
+    for (int buffer : {0, 1}) before->give(buffer, buffers_[buffer].data());
+  }
   draw_again(starts.frames[now], screen);
+  for (int buffer : {0, 1}) stored->take(buffer, buffers_[buffer].data());
   pictures_->stored = std::move(stored);
 }
 
@@ -207,14 +267,17 @@ inline void Painter::show_too(const uint8_t* picture, const uint8_t* shown, bool
 }
 
 // What the last observation shows, drawn again. Uses the thread's buffers.
-inline void Painter::show_previous(const PictureStarts& starts, uint8_t* out) {
+inline void Painter::show_previous(const LanePictures& pictures, uint8_t* out) {
+  const PictureStarts& starts = pictures.starts;
   const bool is_shaded = format_.shades() != nullptr;
   const int later = starts.shown_buffer;
-  draw_again(starts.shown[later], own_screen());
+  draw_again(starts.shown[later], own_screen(nullptr, true));
   show(buffers_[later].data(), is_shaded, out);
-  if (starts.what_was_shown == Shown::kLastFrame) return;
-  draw_again(starts.shown[later ^ 1], own_screen());
-  show_too(buffers_[later ^ 1].data(), buffers_[later].data(), is_shaded, out);
+  if (starts.what_was_shown != Shown::kLastFrame) {
+    draw_again(starts.shown[later ^ 1], own_screen(nullptr, true));
+    show_too(buffers_[later ^ 1].data(), buffers_[later].data(), is_shaded, out);
+  }
+  if (pictures.stored) pictures.stored->give_shown(out);
 }
 
 inline void Painter::resize_shown(uint8_t* target) {
@@ -230,21 +293,16 @@ inline bool Painter::paint(const Console& console, LanePictures& pictures, Shown
   if (shown == Shown::kNothingNew) return false;
   const int now = console.current_buffer & 1;
   PictureStarts& starts = pictures.starts;
-  StoredPictures* const stored = pictures.stored.get();
+  StoredRows* const stored = pictures.stored.get();
   const bool is_shaded = stored == nullptr && format_.shades() != nullptr;
-  if (after_reset && stored == nullptr) draw_again(starts.frames[now], own_screen());
-  std::vector<uint8_t>* const buffers = stored != nullptr ? stored->buffers : buffers_;
-  const uint8_t* const last = buffers[now].data();
-  const uint8_t* const other = has_first_ && !after_reset ? first_.data() : buffers[now ^ 1].data();
+  if (after_reset && stored == nullptr) draw_again(starts.frames[now], own_screen(nullptr, true));
+  const uint8_t* const last = buffers_[now].data();
+  const uint8_t* const other = has_first_ && !after_reset ? first_.data() : buffers_[now ^ 1].data();
   if (is_shaded && shown != Shown::kPreviousAndFirst) {
     format_.resizer.run(last, shown == Shown::kLastTwoFrames ? other : nullptr, target, resize_scratch_);
   } else if (shown == Shown::kPreviousAndFirst) {
     if (other != first_.data()) first_.assign(other, other + format_.picture_bytes());
-    if (stored != nullptr) {
-      std::memcpy(shown_.data(), stored->shown.data(), stored->shown.size());
-    } else {
-      show_previous(starts, shown_.data());  // draws over the buffers
-    }
+    show_previous(pictures, shown_.data());  // draws over the buffers
     show_too(first_.data(), nullptr, is_shaded, shown_.data());
     resize_shown(target);
   } else {
@@ -256,7 +314,7 @@ inline bool Painter::paint(const Console& console, LanePictures& pictures, Shown
   starts.what_was_shown = shown;
   starts.shown_buffer = uint8_t(now);
   if (stored == nullptr) return true;
-  std::memcpy(stored->shown.data(), shown_.data(), stored->shown.size());
+  stored->take_shown(shown_.data());
   if (pictures.are_whole() && !format_.keep_pictures) pictures.stored.reset();
   return true;
 }

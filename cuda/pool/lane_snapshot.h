@@ -17,9 +17,9 @@ struct LaneHeader {
   char game[24];
   int32_t img_height, img_width, num_channels, stack_num;
   int32_t num_planes;
-  int32_t has_pictures;
-  uint64_t size_bytes;  // of the whole snapshot
-  uint64_t checksum;    // of everything behind the header
+  int32_t num_picture_rows;  // of each full-size picture
+  uint64_t size_bytes;       // of the whole snapshot
+  uint64_t checksum;         // of everything behind the header
 };
 
 // FNV-1a over 64-bit words, with the rest byte by byte.

@@ -301,10 +301,10 @@ seed_status Pool::post_steps(const int64_t* actions, const float* strengths, boo
 // ---- Snapshots ---------------------------------------------------------------------------------------------------
 
 // Raised whenever Lane, PictureStarts or anything in them changes its meaning.
-constexpr uint32_t kLaneVersion = 1;
+constexpr uint32_t kLaneVersion = 2;
 constexpr char kLaneMagic[8] = {'S', 'E', 'E', 'D', 'L', 'A', 'N', 'E'};
 
-LaneHeader lane_header(const Pool& pool, int32_t num_planes, bool has_pictures) {
+LaneHeader lane_header(const Pool& pool, int32_t num_planes, int32_t num_picture_rows) {
   LaneHeader header{};
   std::memcpy(header.magic, kLaneMagic, sizeof header.magic);
   header.version = kLaneVersion;
@@ -315,23 +315,41 @@ LaneHeader lane_header(const Pool& pool, int32_t num_planes, bool has_pictures) 
   header.num_channels = pool.format->num_channels;
   header.stack_num = pool.options.stack_num;
   header.num_planes = num_planes;
-  header.has_pictures = has_pictures;
-  const size_t picture_bytes = pool.format->picture_bytes();
+  header.num_picture_rows = num_picture_rows;
   header.size_bytes = sizeof header + header.layout_bytes + size_t(num_planes) * pool.format->shown_bytes() +
-                      (has_pictures ? picture_bytes * size_t(2 + pool.format->num_channels) : 0);
+                      size_t(num_picture_rows) * kScreenWidth * size_t(2 + pool.format->num_channels);
   return header;
 }
 
 // Copies between a snapshot's body and its parts in order; `Copy` is called as copy(part, bytes).
 template <class Copy>
-void for_each_part(Lane& lane, PictureStarts& starts, uint8_t* planes, size_t planes_bytes, StoredPictures* stored,
-                   Copy&& copy) {
+void for_each_part(Lane& lane, PictureStarts& starts, uint8_t* planes, size_t planes_bytes,
+                   std::vector<uint8_t>& picture_rows, Copy&& copy) {
   copy(reinterpret_cast<uint8_t*>(&lane), sizeof lane);
   copy(reinterpret_cast<uint8_t*>(&starts), sizeof starts);
   copy(planes, planes_bytes);
-  if (stored == nullptr) return;
-  for (std::vector<uint8_t>* part : {&stored->buffers[0], &stored->buffers[1], &stored->shown})
-    copy(part->data(), part->size());
+  copy(picture_rows.data(), picture_rows.size());
+}
+
+// The rows that a lane stores, in a snapshot: those of the two buffers, then those of each channel shown.
+std::vector<uint8_t> unpacked_rows(const StoredRows* stored) {
+  if (stored == nullptr) return {};
+  const size_t bytes = stored->num_bytes();
+  std::vector<uint8_t> rows(bytes * size_t(2 + stored->num_channels));
+  uint8_t* out = rows.data();
+  for (int i = 0; i < 2; ++i, out += bytes) stored->buffers[i].unpack(out);
+  for (int i = 0; i < stored->num_channels; ++i, out += bytes) stored->shown[i].unpack(out);
+  return rows;
+}
+
+std::unique_ptr<StoredRows> packed_rows(const PictureFormat& format, int num_rows, const std::vector<uint8_t>& rows) {
+  if (num_rows == 0) return nullptr;
+  std::unique_ptr<StoredRows> stored(new StoredRows(format, format.display.height - num_rows));
+  const size_t bytes = stored->num_bytes();
+  const uint8_t* in = rows.data();
+  for (int i = 0; i < 2; ++i, in += bytes) stored->buffers[i].pack(in, bytes);
+  for (int i = 0; i < stored->num_channels; ++i, in += bytes) stored->shown[i].pack(in, bytes);
+  return stored;
 }
 
 // ---- Arguments ---------------------------------------------------------------------------------------------------
@@ -561,7 +579,7 @@ seed_status seed_pool_observe(seed_pool* pool, const seed_pool_outputs* outputs)
 seed_status seed_pool_lane_capacity(const seed_pool* pool, int64_t* capacity) {
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_pointer(capacity, "capacity"));
-  *capacity = int64_t(lane_header(*pool, pool->options.stack_num, true).size_bytes);
+  *capacity = int64_t(lane_header(*pool, pool->options.stack_num, pool->format->display.height).size_bytes);
   return SEED_OK;
 }
 
@@ -573,7 +591,9 @@ seed_status seed_pool_save_lane(seed_pool* pool, int32_t lane, uint8_t* bytes, i
   SEED_CHECK(check_idle(*pool));
   if (!pool->has_reset) return fail(SEED_BAD_STATE, "the environments have not been reset: call reset first");
   PoolLane& pooled = pool->lanes[size_t(lane)];
-  LaneHeader header = lane_header(*pool, pooled.num_planes, pooled.pictures.stored != nullptr);
+  const StoredRows* const stored = pooled.pictures.stored.get();
+  const int32_t height = pool->format->display.height;
+  LaneHeader header = lane_header(*pool, pooled.num_planes, stored == nullptr ? 0 : height - stored->first_row);
   if (capacity < int64_t(header.size_bytes))
     return fail(SEED_INVALID_ARGUMENT, "the buffer has %lld bytes, the snapshot %lld", static_cast<long long>(capacity),
                 static_cast<long long>(header.size_bytes));
@@ -586,7 +606,8 @@ seed_status seed_pool_save_lane(seed_pool* pool, int32_t lane, uint8_t* bytes, i
     std::memcpy(&planes[size_t(i) * plane_bytes], &pooled.planes[size_t(index) * plane_bytes], plane_bytes);
   }
   uint8_t* out = bytes + sizeof header;
-  for_each_part(pooled.lane, pooled.pictures.starts, planes.data(), planes.size(), pooled.pictures.stored.get(),
+  std::vector<uint8_t> rows = unpacked_rows(stored);
+  for_each_part(pooled.lane, pooled.pictures.starts, planes.data(), planes.size(), rows,
                 [&](uint8_t* part, size_t count) { std::memcpy(out, part, count), out += count; });
   header.checksum = hash_bytes(bytes + sizeof header, header.size_bytes - sizeof header);
   std::memcpy(bytes, &header, sizeof header);
@@ -603,17 +624,18 @@ seed_status seed_pool_restore_lane(seed_pool* pool, int32_t lane, const uint8_t*
   LaneHeader header;
   SEED_CHECK(read_lane_header(bytes, size, kLaneMagic, header));
   SEED_CHECK(check_range("num_planes", header.num_planes, 0, pool->options.stack_num));
-  const LaneHeader expected = lane_header(*pool, header.num_planes, header.has_pictures != 0);
+  const int32_t height = pool->format->display.height;
+  SEED_CHECK(check_range("num_picture_rows", header.num_picture_rows, 0, height));
+  const LaneHeader expected = lane_header(*pool, header.num_planes, header.num_picture_rows);
   SEED_CHECK(check_lane_header(header, expected, bytes, size));
   try {
-    std::unique_ptr<StoredPictures> stored;
-    if (header.has_pictures != 0) stored.reset(new StoredPictures(*pool->format));
+    std::vector<uint8_t> rows(size_t(header.num_picture_rows) * kScreenWidth * size_t(2 + pool->format->num_channels));
     PoolLane& pooled = pool->lanes[size_t(lane)];
     const uint8_t* in = bytes + sizeof header;
     const size_t planes_bytes = size_t(header.num_planes) * pool->format->shown_bytes();
-    for_each_part(pooled.lane, pooled.pictures.starts, pooled.planes.get(), planes_bytes, stored.get(),
+    for_each_part(pooled.lane, pooled.pictures.starts, pooled.planes.get(), planes_bytes, rows,
                   [&](uint8_t* part, size_t count) { std::memcpy(part, in, count), in += count; });
-    pooled.pictures.stored = std::move(stored);
+    pooled.pictures.stored = packed_rows(*pool->format, header.num_picture_rows, rows);
     pooled.num_planes = header.num_planes;
     pooled.newest = std::max(0, header.num_planes - 1);
     pooled.reward = 0;
@@ -644,8 +666,7 @@ seed_status seed_pool_memory(const seed_pool* pool, int64_t* per_lane, int64_t* 
   for (const PoolLane& pooled : pool->lanes) {
     size_t bytes = sizeof pooled + pool->stack_bytes();
     if (pooled.final_stack != nullptr) bytes += pool->stack_bytes();
-    if (const StoredPictures* stored = pooled.pictures.stored.get())
-      bytes += sizeof *stored + 2 * stored->buffers[0].size() + stored->shown.size();
+    if (pooled.pictures.stored) bytes += pooled.pictures.stored->memory_bytes();
     largest = std::max(largest, bytes);
   }
   for (const std::unique_ptr<Painter>& painter : pool->painters) painters += painter->memory_bytes();

@@ -274,7 +274,7 @@ LaneHeader device_lane_header(const Pool& pool) {
   header.num_channels = pool.view.num_channels;
   header.stack_num = pool.options.stack_num;
   header.num_planes = pool.options.stack_num;
-  header.has_pictures = 1;
+  header.num_picture_rows = int32_t(pool.picture_bytes() / kScreenWidth);
   header.size_bytes = sizeof header + header.layout_bytes + size_t(2 + pool.view.num_channels) * pool.picture_bytes() +
                       size_t(pool.options.stack_num) * size_t(pool.view.shown_bytes);
   return header;
