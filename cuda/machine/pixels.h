@@ -61,6 +61,12 @@ SEED_HD inline void copy_row(uint8_t* to, const uint8_t* from) {
 #if defined(SEED_DEVICE_CODE)
   for (int x = 0; x < kScreenWidth; x += 8)
     *reinterpret_cast<uint64_t*>(to + x) = *reinterpret_cast<const uint64_t*>(from + x);
+#elif defined(SEED_PIXELS_X86) && defined(__AVX2__)
+  SEED_UNROLL
+  for (int x = 0; x < kScreenWidth; x += 32) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + x),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + x)));
+  }
 #else
   std::memcpy(to, from, kScreenWidth);
 #endif

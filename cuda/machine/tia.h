@@ -608,6 +608,25 @@ SEED_HD inline void tia_draw_rest_of_line(Tia& tia, uint8_t* pixels) {
   tia_draw_segment(tia, row, first_x, kScreenWidth);
 }
 
+// Whether the end of the line changes what may show in the next one.
+SEED_HD SEED_FORCE_INLINE bool tia_line_end_changes(const Tia& tia) {
+  return (tia.skip_first[0] | tia.skip_first[1] | tia.star_bug | (tia.reflect_pf ^ (tia.reg[kCTRLPF] & 1))) != 0;
+}
+
+// Whether the line after the one that has just been drawn looks, and collides, like it.
+SEED_HD SEED_FORCE_INLINE bool tia_next_line_is_same(const Tia& tia) {
+  return (tia.line_differs | tia.stale_masks | tia.deferred | tia.hmove_blank | tia.line_blank) == 0 &&
+         !tia_line_end_changes(tia);
+}
+
+// Copies the line of drawn_clock to those below it, `num_lines` with its own.
+SEED_HD inline void tia_repeat_line(const Tia& tia, uint8_t* pixels, int32_t num_lines) {
+  uint8_t* const row = tia_row(tia, pixels);
+  if (row == nullptr) return;
+  const int32_t rows_left = tia.num_rows - static_cast<int32_t>((row - pixels) / kScreenWidth);
+  for (int32_t i = 1; i < num_lines && i < rows_left; ++i) copy_row(row + i * kScreenWidth, row);
+}
+
 // Finishes all lines that end before `clock`. A line ends when the first clock of the next one has passed, not when its
 // own last one has: a strobe right between the two is undone by the line end.
 SEED_HD SEED_NO_INLINE void tia_finish_lines(Tia& tia, uint8_t* pixels, int32_t clock) {
@@ -617,14 +636,18 @@ SEED_HD SEED_NO_INLINE void tia_finish_lines(Tia& tia, uint8_t* pixels, int32_t 
     int32_t num_lines = 1;
     const bool unseen = pixels == nullptr && !tia.star_bug && tia_open_collisions(tia) == 0;
     if (SEED_SKIP_UNSEEN_LINES && unseen) {
-      // What an end of a line changes may show in the next one.
-      const bool changes = tia.skip_first[0] | tia.skip_first[1] | (tia.reflect_pf != (tia.reg[kCTRLPF] & 1));
-      if (!changes) num_lines = static_cast<int32_t>(static_cast<uint32_t>(stop - tia.line_clock) / kClocksPerLine);
+      if (!tia_line_end_changes(tia))
+        num_lines = static_cast<int32_t>(static_cast<uint32_t>(stop - tia.line_clock) / kClocksPerLine);
       if (tia.blank_clock < tia.line_clock + (num_lines - 1) * kClocksPerLine + kHblankClocks) tia.hmove_blank = 0;
       tia_forget_passed(tia);
       tia.line_differs = 1;
     } else {
       tia_draw_rest_of_line(tia, pixels);
+      const bool is_last = tia.line_clock + 2 * kClocksPerLine > stop;
+      if (SEED_COPY_EQUAL_LINES && !is_last && tia_next_line_is_same(tia)) {
+        num_lines = static_cast<int32_t>(static_cast<uint32_t>(stop - tia.line_clock) / kClocksPerLine);
+        tia_repeat_line(tia, pixels, num_lines);
+      }
     }
     tia.line_clock += num_lines * kClocksPerLine;
     if (tia.line_clock == tia.window_stop_clock && window_ends) {
@@ -835,6 +858,7 @@ SEED_HD SEED_FORCE_INLINE void tia_change(Tia& tia, uint8_t* pixels, int32_t clo
 SEED_HD SEED_FORCE_INLINE bool tia_graphics_are_free(Tia& tia, const uint8_t* pixels, int objects) {
   if (!SEED_COLLIDE_WHERE_OBJECTS_MEET || pixels != nullptr) return false;
   if ((objects & ~tia.free_players) == 0) return true;
+  if (tia_line_end_changes(tia)) return false;  // the playfield or a missile will be elsewhere without a write
   const int others = tia_objects_on(tia) | 1 << kP0 | 1 << kP1 | tia.passed_shown;
   if ((tia_possible_collisions(tia, objects, others) & tia_meeting(tia)) != 0) return false;
   tia.free_players |= static_cast<uint8_t>(objects & (1 << kP0 | 1 << kP1));
@@ -913,21 +937,28 @@ SEED_HD SEED_FORCE_INLINE void tia_write_change(Tia& tia, const Display& display
       tia_draw_until(tia, pixels, shows_clock);
       tia_paint(tia, display, reg, value);
       break;
-    case kCTRLPF:
+    case kCTRLPF: {
+      const int changed = tia.reg[kCTRLPF] ^ value;
+      if (pixels == nullptr && !(changed & 0x31) && tia.reflect_pf == (value & 1)) {  // priority or score
+        tia.reg[kCTRLPF] = value;
+        break;
+      }
       tia_advance(tia, pixels, shows_clock);
-      if ((tia.reg[kCTRLPF] ^ value) & 6) {  // priority, score
+      if (changed & 6) {
         if (pixels != nullptr) tia_draw_until(tia, pixels, shows_clock);
         tia.line_differs = 1;
       }
-      tia_defer(tia, pixels, kBL, true);
+      if (changed & 0x30) tia_defer(tia, pixels, kBL, true);  // its width
       if (clock_in_line(clock) < 147 && tia.reflect_pf != (value & 1)) {
         tia_defer(tia, pixels, kPF, true);
         tia.reflect_pf = value & 1;
+        tia_move_columns(tia, 1 << kPF);
       }
-      tia_move_columns(tia, 1 << kBL | 1 << kPF);
       tia.reg[kCTRLPF] = value;
+      tia_move_columns(tia, changed & 0x30 ? 1 << kBL : 0);
       tia_set_quiet(tia, kCTRLPF, tia.reflect_pf == (value & 1));
       break;
+    }
     case kREFP0:
     case kREFP1:
       tia_change(tia, pixels, shows_clock, kP0 + reg - kREFP0, player_graphics(tia, reg - kREFP0) != 0);
@@ -972,6 +1003,7 @@ SEED_HD SEED_FORCE_INLINE void tia_write_change(Tia& tia, const Display& display
       if (tia.reg[kHMM0] >> 4 == 7 && value >> 4 == 6 && clock - tia.hmove_clock == 21 * kClocksPerCycle) {
         tia_draw_until(tia, pixels, shows_clock);
         tia.star_bug = 1;
+        tia.free_players = 0;
         tia.star_phase = 0;
       }
       break;
