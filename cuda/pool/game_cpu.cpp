@@ -89,6 +89,20 @@ seed_status check_state(const seed_machine& machine) {
 const uint8_t* rgb_palette(bool pal) { return pal ? kPalRgb : kNtscRgb; }
 const uint8_t* gray_palette(bool pal) { return pal ? kPalGray : kNtscGray; }
 
+// Writes the kBytes bytes that `palette` has for each pixel. Most pictures are wide areas of one colour: eight pixels
+// like the eight before are copied.
+template <int kBytes>
+void map_pixels(const uint8_t* pixels, int64_t num_pixels, const uint8_t* palette, uint8_t* out) {
+  static_assert(kScreenWidth % 8 == 0, "a row is made of blocks of eight pixels");
+  for (int64_t i = 0; i < num_pixels; i += 8, out += 8 * kBytes) {
+    if (i > 0 && std::memcmp(pixels + i, pixels + i - 8, 8) == 0) {
+      std::memcpy(out, out - 8 * kBytes, 8 * kBytes);
+      continue;
+    }
+    for (int k = 0; k < 8; ++k) std::memcpy(out + k * kBytes, palette + kBytes * pixels[i + k], kBytes);
+  }
+}
+
 // ---- Snapshots ---------------------------------------------------------------------------------------------------
 
 constexpr uint32_t kStateVersion = 1;  // of the format around the state
@@ -346,18 +360,14 @@ seed_status seed_machine_screen(const seed_machine* machine, const uint8_t** pix
 seed_status seed_machine_screen_rgb(const seed_machine* machine, uint8_t* rgb) {
   SEED_CHECK(check_pointer(machine, "machine"));
   SEED_CHECK(check_pointer(rgb, "rgb"));
-  const uint8_t* const palette = rgb_palette(machine->game.display.pal);
-  const uint8_t* const picture = machine->picture();
-  for (int64_t i = 0; i < machine->picture_bytes(); ++i) std::memcpy(rgb + 3 * i, palette + 3 * picture[i], 3);
+  map_pixels<3>(machine->picture(), machine->picture_bytes(), rgb_palette(machine->game.display.pal), rgb);
   return SEED_OK;
 }
 
 seed_status seed_machine_screen_grayscale(const seed_machine* machine, uint8_t* gray) {
   SEED_CHECK(check_pointer(machine, "machine"));
   SEED_CHECK(check_pointer(gray, "gray"));
-  const uint8_t* const palette = gray_palette(machine->game.display.pal);
-  const uint8_t* const picture = machine->picture();
-  for (int64_t i = 0; i < machine->picture_bytes(); ++i) gray[i] = palette[picture[i]];
+  map_pixels<1>(machine->picture(), machine->picture_bytes(), gray_palette(machine->game.display.pal), gray);
   return SEED_OK;
 }
 
