@@ -36,6 +36,8 @@ CASES = [
     ("qbert", "act", 300, True),
     ("qbert", "act", 200, False),
     ("pong", "vector", 1600, True),
+    ("seaquest", "vector", 1600, True),
+    ("riverraid", "vector", 1600, True),
 ]
 
 
