@@ -23,7 +23,7 @@ from seed_hpc.files import write_atomically, write_json
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2  # since 2 the last convolution is flattened pixel by pixel
 
 
 class CheckpointStore:
