@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from seed_hpc.envs.cuda_device import CudaDevice
 from seed_hpc.envs.environment_table import find_on_device
-from seed_hpc.envs.native_vector import NativeVectorEnv, _Rows
-from seed_hpc.envs.vector import _pointer, _same
+from seed_hpc.envs.lanes import Rows, same
+from seed_hpc.envs.native_vector import EnvironmentRows, NativeVectorEnv
 from seed_hpc.errors import UserError
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ class CudaNativeVectorEnv(NativeVectorEnv):
         self._torch = torch
         self._device_number = self._device.number
         self._library = self._device.library
-        self._to_output = _same
+        self._to_output = same
         self.info = find_on_device(name, self._device)
         self.reward_dtype = torch.float32
 
     def _make_buffers(self) -> None:
         torch = self._torch
-        self._rows = _Rows()
+        self._rows = EnvironmentRows()
         self._rows_address = ctypes.addressof(self._rows)
         self._step = self._library.seed_env_pool_step
         self._step.argtypes = [ctypes.c_void_p] * 3
@@ -77,7 +77,7 @@ class CudaNativeVectorEnv(NativeVectorEnv):
             self.synchronize()
             return super().reset(seed=seed, options=options)
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: Any) -> Rows:
         """Steps all lanes; returns as `NativeVectorEnv.step` does, tensors that the stream has not written yet."""
         with self._device.use():
             self._use_stream()
@@ -97,7 +97,7 @@ class CudaNativeVectorEnv(NativeVectorEnv):
     def step_into(self, actions: Any, observations: Any, rewards: Any, terminations: Any, truncations: Any) -> None:
         """Steps and writes the results into contiguous tensors of the device. Arguments as in `NativeVectorEnv`."""
         torch, lanes, target = self._torch, (self.num_envs,), self._device.target
-        rows = _Rows(
+        rows = EnvironmentRows(
             observations=target(observations, "observations", self.observation_space.shape, self._observation_dtype),
             rewards=target(rewards, "rewards", lanes, torch.float32),
             terminations=target(terminations, "terminations", lanes, torch.bool),
@@ -113,7 +113,7 @@ class CudaNativeVectorEnv(NativeVectorEnv):
         with self._device.use():
             self._use_stream()
             actions = self._device.empty(self.action_space.shape or (), self._action_dtype)
-            self._check(self._library.seed_env_pool_reference_actions(self._pool, _pointer(actions.data_ptr())))
+            self._check(self._library.seed_env_pool_reference_actions(self._pool, ctypes.c_void_p(actions.data_ptr())))
         return actions
 
     def observe(self) -> Any:
@@ -121,7 +121,7 @@ class CudaNativeVectorEnv(NativeVectorEnv):
         with self._device.use():
             self._use_stream()
             observations = self._device.empty(self.observation_space.shape or (), self._observation_dtype)
-            rows = _Rows(observations=observations.data_ptr())
+            rows = EnvironmentRows(observations=observations.data_ptr())
             self._check(self._library.seed_env_pool_observe(self._pool, ctypes.byref(rows)))
         return observations
 
@@ -140,9 +140,9 @@ class CudaNativeVectorEnv(NativeVectorEnv):
     # ---- Tensors -------------------------------------------------------------------------------------------------
 
     def _use_stream(self) -> None:
-        self._check(self._library.seed_env_pool_set_stream(self._pool, _pointer(self._device.stream())))
+        self._check(self._library.seed_env_pool_set_stream(self._pool, ctypes.c_void_p(self._device.stream())))
 
-    def _take_rows(self, *, final: bool) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def _take_rows(self, *, final: bool) -> Rows:
         """Points the outputs at new tensors and returns these."""
         torch, rows, lanes = self._torch, self._rows, self.num_envs
         shape = self.observation_space.shape or ()
@@ -160,7 +160,7 @@ class CudaNativeVectorEnv(NativeVectorEnv):
             rows.final_observations = infos["final_obs"].data_ptr()
         return observations, rewards, terminations, truncations, infos
 
-    def _finish(self, rows: tuple[Any, Any, Any, Any, dict[str, Any]]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def _finish(self, rows: Rows) -> Rows:
         return rows
 
     def _read_actions(self, actions: Any) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seed_hpc.envs.cuda_device import CudaDevice
-from seed_hpc.envs.vector import _INFO_KEYS, AtariVectorEnv, PoolOutputs, _pointer, _same
+from seed_hpc.envs.lanes import Rows, same
+from seed_hpc.envs.vector import INFO_KEYS, AtariVectorEnv, PoolOutputs
 from seed_hpc.errors import UserError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         self._device = CudaDevice(device)
         self._device_number = self._device.number
         self._library = self._device.library
-        self._to_output = _same
+        self._to_output = same
 
     def _make_buffers(self) -> None:
         import torch
@@ -71,7 +72,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             self.synchronize()
             return super().reset(seed=seed, options=options)
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: Any) -> Rows:
         """Steps all lanes; returns as `AtariVectorEnv.step` does, tensors that the stream has not written yet."""
         with self._device.use():
             self._use_stream()
@@ -81,7 +82,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         """Raises: `step` returns before the device has finished."""
         raise UserError("a CUDA device has no send and recv: step returns before the device has finished")
 
-    def recv(self) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def recv(self) -> Rows:
         """Raises: `step` returns before the device has finished."""
         raise UserError("a CUDA device has no send and recv: step returns before the device has finished")
 
@@ -126,7 +127,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         with self._device.use():
             self._use_stream()
             observations, _, _, _, infos = self._take_rows(final=False)
-            self._check(self._library.seed_pool_observe(self._pool, _pointer(self._outputs_address)))
+            self._check(self._library.seed_pool_observe(self._pool, ctypes.c_void_p(self._outputs_address)))
         return observations, infos
 
     def ram(self) -> NDArray[np.uint8]:
@@ -134,16 +135,16 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         with self._device.use():
             self._use_stream()
             ram = self._device.empty((self.num_envs, 128), self._torch.uint8)
-            self._check(self._library.seed_pool_ram(self._pool, _pointer(ram.data_ptr())))
+            self._check(self._library.seed_pool_ram(self._pool, ctypes.c_void_p(ram.data_ptr())))
             host: NDArray[np.uint8] = ram.cpu().numpy()
         return host
 
     # ---- Tensors -------------------------------------------------------------------------------------------------
 
     def _use_stream(self) -> None:
-        self._check(self._library.seed_pool_set_stream(self._pool, _pointer(self._device.stream())))
+        self._check(self._library.seed_pool_set_stream(self._pool, ctypes.c_void_p(self._device.stream())))
 
-    def _take_rows(self, *, final: bool) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def _take_rows(self, *, final: bool) -> Rows:
         """Points the outputs at new tensors and returns these."""
         torch, outputs, rows = self._torch, self._outputs, self.num_envs
         shape = (rows, *(self.single_observation_space.shape or ()))
@@ -159,13 +160,13 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             info.data_ptr() for info in infos
         )
         outputs.final_observations = None
-        named: dict[str, Any] = dict(zip(_INFO_KEYS, infos, strict=True))
+        named: dict[str, Any] = dict(zip(INFO_KEYS, infos, strict=True))
         if final:
             named["final_obs"] = self._device.empty(shape, torch.uint8)
             outputs.final_observations = named["final_obs"].data_ptr()
         return observations, rewards, terminations, truncations, named
 
-    def _finish(self, rows: tuple[Any, Any, Any, Any, dict[str, Any]]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def _finish(self, rows: Rows) -> Rows:
         return rows
 
     def _read_actions(self, actions: Any) -> None:

@@ -14,9 +14,11 @@ import logging
 import multiprocessing
 import signal
 import struct
+import subprocess
+import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing import connection as connections
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,19 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from seed_hpc.envs.cuda_device import find_device
 from seed_hpc.envs.external_worker import KINDS, Board, Shape, describe, serve
-from seed_hpc.envs.vector import _AUTORESET, _autoreset_mode, _converter, _int32, _target
+from seed_hpc.envs.lanes import (
+    AUTORESET,
+    check_lanes,
+    converter,
+    int32,
+    parse_autoreset_mode,
+    reset_mask,
+    target_address,
+)
 from seed_hpc.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -44,10 +54,60 @@ def is_external(name: str) -> bool:
     return name.partition(":")[0] in KINDS and ":" in name
 
 
+# What a worker's interpreter runs: with our search path, deaf to Ctrl-C, since the parent decides when it ends.
+_START = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.path[:] = sys.argv[2:]; "
+    "from seed_hpc.envs.external_worker import main; main(int(sys.argv[1]))"
+)
+
+
+class _Process:
+    """A Python process that runs one function of `external_worker`, and the pipe to it.
+
+    multiprocessing's processes would run the caller's script again, which then needs `if __name__ == "__main__":`.
+
+    Args:
+        function: Its first argument is the other end of the pipe.
+        arguments: The others.
+        descriptors: Of files that the process inherits.
+    """
+
+    def __init__(self, function: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()) -> None:
+        self.connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            inherited = (theirs.fileno(), *descriptors)
+            command = [sys.executable, "-c", _START, str(theirs.fileno()), *sys.path]
+            self._process = subprocess.Popen(command, pass_fds=inherited)
+        weakref.finalize(self, self._process.kill)  # at the latest with this interpreter, even where a simulator hangs
+        self.tell((function, *arguments))
+
+    def tell(self, message: Any) -> None:
+        """Sends bytes as they are, anything else pickled; to a process that has ended nothing."""
+        send = self.connection.send_bytes if isinstance(message, bytes) else self.connection.send
+        with contextlib.suppress(OSError):
+            send(message)
+
+    def how_it_ended(self) -> str:
+        """Says so in words, for a process whose pipe is closed."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        code = self._process.returncode
+        if code is not None and code < 0:
+            return f"the process was ended by {signal.Signals(-code).name}"
+        return f"the process ended with exit code {code}"
+
+    def end(self, patience_s: float = 0.0) -> None:
+        """Waits for the end of the process, at most so long, and enforces it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience_s)
+        self._process.kill()
+        self._process.wait()
+        self.connection.close()
+
+
 @dataclass
 class _Worker:
-    process: Any
-    connection: Any
+    process: _Process
     lanes: range
     num_failures: int = 0
 
@@ -96,16 +156,15 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         if data is not None:
             raise UserError(f"'{name}' takes no data")
         self._kind, _, self._name = name.partition(":")
-        self._to_output = _converter(output) if self._device is None else self._to_device
-        self.autoreset_mode = _autoreset_mode(autoreset_mode)
-        self.num_envs = _int32("num_envs", num_envs)
+        self._to_output = converter(output) if self._device is None else self._to_device
+        self.autoreset_mode = parse_autoreset_mode(autoreset_mode)
+        self.num_envs = int32("num_envs", num_envs)
         for argument, value in (("num_envs", self.num_envs), ("lanes_per_process", lanes_per_process)):
             if value < 1:
                 raise UserError(f"{argument} is {value}, it must be at least 1")
         if self._kind == "external" and not Path(self._name).is_file():
             raise UserError(f"{self._name} does not exist: name the shared library of your simulator")
-        self._timeout_s, self._first_env_id = timeout_s, _int32("first_env_id", first_env_id)
-        self._context = multiprocessing.get_context("spawn")
+        self._timeout_s, self._first_env_id = timeout_s, int32("first_env_id", first_env_id)
         self._shape = shape = self._ask_shape()
         self.continuous = shape.num_actions == 0
         dtype: Any = np.dtype(shape.dtype).type
@@ -130,7 +189,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         starts = range(0, self.num_envs, lanes_per_process)
         for first in starts:
             lanes = range(first, min(first + lanes_per_process, self.num_envs))
-            self._workers.append(_Worker(*self._start(lanes), lanes))
+            self._workers.append(_Worker(self._start(lanes), lanes))
         for worker in self._workers:
             self._require(worker, "made")
         if self._device is not None:
@@ -142,45 +201,33 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _ask_shape(self) -> Shape:
         """Makes one environment in a process of its own, since it may crash."""
-        mine, theirs = self._context.Pipe()
-        process = self._context.Process(target=describe, args=(theirs, self._kind, self._name), daemon=True)
-        process.start()
-        theirs.close()
+        process = _Process(describe, self._kind, self._name)
         try:
-            answer = mine.recv() if mine.poll(self._timeout_s) else f"no answer in {self._timeout_s:g} s"
-        except EOFError:
-            process.join()
-            answer = _how_it_ended(process)
+            in_time = process.connection.poll(self._timeout_s)
+            answer = process.connection.recv() if in_time else f"no answer in {self._timeout_s:g} s"
+        except (EOFError, OSError):
+            answer = process.how_it_ended()
         finally:
-            process.kill()
-            mine.close()
+            process.end()
         if not isinstance(answer, Shape):
             raise UserError(f"'{self._kind}:{self._name}' cannot be made: {answer}")
         return answer
 
-    def _start(self, lanes: range) -> tuple[Any, Any]:
-        mine, theirs = self._context.Pipe()
-        arguments = (theirs, self._board.memory.name, self._kind, self._name, self._shape, self.num_envs, lanes)
-        more = (_AUTORESET[self.autoreset_mode], self._first_env_id)
-        process = self._context.Process(target=serve, args=(*arguments, *more), daemon=True)
-        process.start()
-        theirs.close()
-        return process, mine
+    def _start(self, lanes: range) -> _Process:
+        memory, mode = self._board.descriptor, AUTORESET[self.autoreset_mode]
+        what = (self._kind, self._name, self._shape)
+        return _Process(serve, memory, *what, self.num_envs, lanes, mode, self._first_env_id, descriptors=[memory])
 
     def _answer(self, worker: _Worker) -> str | None:
         """Waits for a worker; returns None, or what went wrong."""
+        connection = worker.process.connection
         try:
-            if not connections.wait([worker.connection], self._timeout_s):
+            if not connection.poll(self._timeout_s):
                 return f"no answer in {self._timeout_s:g} s"
-            answer = worker.connection.recv_bytes()
+            answer = connection.recv_bytes()
         except (EOFError, OSError):
-            worker.process.join(1.0)
-            return _how_it_ended(worker.process)
+            return worker.process.how_it_ended()
         return None if answer == b"K" else answer[1:].decode(errors="replace")
-
-    def _tell(self, worker: _Worker, command: bytes) -> None:
-        with contextlib.suppress(OSError):  # it has crashed meanwhile: the answer will say so
-            worker.connection.send_bytes(command)
 
     def _require(self, worker: _Worker, what: str) -> None:
         if (fault := self._answer(worker)) is not None:
@@ -197,9 +244,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         board, rows = self._board, slice(worker.lanes.start, worker.lanes.stop)
         guilty = [lane for lane in worker.lanes if board.busy[lane]]
         log.warning("lane %s of '%s': %s; its episode is cut off", guilty or list(worker.lanes), self._name, fault)
-        worker.process.kill()
-        worker.process.join()
-        worker.connection.close()
+        worker.process.end()
         board.busy[rows] = board.terminations[rows] = False
         board.rewards[rows] = 0
         board.truncations[rows] = board.ended[rows] = True
@@ -210,14 +255,14 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
             raise UserError(
                 f"'{self._kind}:{self._name}' fails again and again, in lane {worker.lanes[0]} now: {fault}"
             )
-        worker.process, worker.connection = self._start(worker.lanes)
+        worker.process = self._start(worker.lanes)
         self._require(worker, "made again")
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
             board.final_observations[rows] = board.observations[rows]
             board.mask[:] = False
             board.mask[rows] = True
             board.episodes[rows] += 1
-            self._tell(worker, b"R")
+            worker.process.tell(b"R")
             self._require(worker, "reset")
             board.truncations[rows] = True
 
@@ -230,12 +275,8 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
             UserError: A seed or mask is not usable, or an environment fails in its reset.
         """
         board = self._open_board()
-        mask = (options or {}).get("reset_mask")
-        chosen = np.ones(self.num_envs, np.bool_) if mask is None else np.asarray(mask)
-        if chosen.shape != (self.num_envs,) or chosen.dtype != np.bool_:
-            raise UserError(f"reset_mask must be a boolean NumPy array of shape ({self.num_envs},)")
-        if not self._seeded and not chosen.all():
-            raise UserError("the first reset must start every lane: leave out reset_mask")
+        mask = reset_mask((options or {}).get("reset_mask"), self.num_envs, seeded=self._seeded)
+        chosen = np.ones(self.num_envs, np.bool_) if mask is None else mask
         if seed is None and not self._seeded:
             seed = int(np.random.SeedSequence().generate_state(1)[0] >> 2)
         if seed is None:
@@ -250,7 +291,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         self._crashed[:] = False
         self._restored[chosen] = False
         for worker in self._workers:
-            self._tell(worker, b"R")
+            worker.process.tell(b"R")
         for worker in self._workers:
             self._require(worker, "reset")
         self._seeded = True
@@ -291,7 +332,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
             return
         # No array of the board is held meanwhile: an environment that fails again and again closes it.
         for name, target in targets.items():
-            _target(target, name, getattr(board, name).shape, getattr(board, name).dtype)
+            target_address(target, name, getattr(board, name).shape, getattr(board, name).dtype)
         self._step_board(actions)
         for name, target in targets.items():
             np.copyto(target if isinstance(target, np.ndarray) else target.numpy(), getattr(board, name))
@@ -325,7 +366,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
             arrived(range(self.num_envs))
             return
         for worker in self._workers:
-            self._tell(worker, b"S")
+            worker.process.tell(b"S")
         for worker in self._workers:
             if (fault := self._answer(worker)) is None:
                 worker.num_failures = 0
@@ -337,18 +378,15 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         """Ends the processes and frees the memory."""
         del kwargs
         for worker in self._workers:
-            self._tell(worker, b"C")
+            worker.process.tell(b"C")
         for worker in self._workers:
-            worker.process.join(1.0)
-            worker.process.kill()
-            worker.process.join()
-            worker.connection.close()
+            worker.process.end(patience_s=1.0)
         self._workers = []
         if self._transfer is not None:
             self._transfer.close()
             self._transfer = None
         if self._board is not None:
-            self._board.close(remove=True)
+            self._board.close()
             self._board = None
 
     def __del__(self) -> None:
@@ -378,7 +416,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         The interrupted episodes are truncated by the next step, which shows their last observation again; the lanes
         then go on with the next episode of their seed.
         """
-        targets = list(range(len(snapshots)) if lanes is None else lanes)
+        targets = check_lanes(snapshots, lanes)
         if not self._seeded:
             self.reset(seed=0)
         board = self._open_board()
@@ -428,10 +466,3 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         elif given.min() < 0 or given.max() >= self._shape.num_actions:
             raise UserError(f"an action is outside of 0 to {self._shape.num_actions - 1}")
         np.copyto(target, given, casting="same_kind")
-
-
-def _how_it_ended(process: Any) -> str:
-    code: int | NDArray[Any] | None = process.exitcode
-    if isinstance(code, int) and code < 0:
-        return f"the process was ended by {signal.Signals(-code).name}"
-    return f"the process ended with exit code {code}"

@@ -9,12 +9,11 @@ which the process ends.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.shared_memory import SharedMemory
 from typing import Any, Protocol
 
 import numpy as np
@@ -166,15 +165,15 @@ KINDS: dict[str, Callable[[str], Any]] = {"external": SharedLibrary, "gymnasium"
 
 
 class Board:
-    """Arrays with one row a lane, in one block of shared memory.
+    """Arrays with one row a lane, in one block of shared memory, which ends with the last process that has it.
 
     Args:
         num_envs: Rows.
         shape: Of the environments.
-        name: Of an existing block; None makes one.
+        descriptor: File descriptor of an existing block; None makes one.
     """
 
-    def __init__(self, num_envs: int, shape: Shape, name: str | None = None) -> None:
+    def __init__(self, num_envs: int, shape: Shape, descriptor: int | None = None) -> None:
         action = ((), "i8") if shape.num_actions else ((shape.action_size,), "f4")
         fields: dict[str, tuple[tuple[int, ...], str]] = {
             "actions": action,
@@ -194,32 +193,27 @@ class Board:
             key: -(-num_envs * _count(inner) * np.dtype(kind).itemsize // 64) * 64
             for key, (inner, kind) in fields.items()
         }
-        self.memory = SharedMemory(name=name, create=name is None, size=sum(sizes.values()), **_untracked(name))
+        self.descriptor = os.memfd_create("seed-hpc-board") if descriptor is None else descriptor
+        if descriptor is None:
+            os.ftruncate(self.descriptor, sum(sizes.values()))
+        self._memory = mmap.mmap(self.descriptor, sum(sizes.values()))
+        self._names = tuple(fields)
         offset = 0
         for key, (inner, kind) in fields.items():
-            array: Any = np.ndarray((num_envs, *inner), np.dtype(kind), self.memory.buf, offset)
+            array: Any = np.ndarray((num_envs, *inner), np.dtype(kind), self._memory, offset)
             setattr(self, key, array)
             offset += sizes[key]
 
-    def close(self, *, remove: bool) -> None:
+    def close(self) -> None:
         """Lets go of the memory; arrays handed out before must not be used any more."""
-        for key in list(vars(self)):
-            if key != "memory":
-                delattr(self, key)
-        self.memory.close()
-        if remove:
-            self.memory.unlink()
+        for key in self._names:
+            delattr(self, key)
+        self._memory.close()
+        os.close(self.descriptor)
 
 
 def _count(shape: tuple[int, ...]) -> int:
     return int(np.prod(shape, dtype=np.int64))
-
-
-def _untracked(name: str | None) -> dict[str, Any]:
-    """Python 3.13 can leave the removal to the parent; before that the tracker of spawned children is the parent's."""
-    import sys
-
-    return {"track": False} if name is not None and sys.version_info >= (3, 13) else {}
 
 
 def episode_seed(seed: int, env_id: int, episode: int) -> int:
@@ -294,7 +288,7 @@ class Lanes:
 
 def serve(
     connection: Connection,
-    memory: str,
+    memory: int,
     kind: str,
     name: str,
     shape: Shape,
@@ -303,8 +297,7 @@ def serve(
     autoreset: int,
     first_env_id: int,
 ) -> None:
-    """Obeys commands until `C`; the body of a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when it ends
+    """Obeys commands until `C`; the body of a worker process. `memory` is the descriptor of the board."""
     board: Any = Board(num_envs, shape, memory)
     env_ids = range(first_env_id, first_env_id + num_envs)
     served = None
@@ -320,7 +313,7 @@ def serve(
         connection.send_bytes(b"E" + f"{type(error).__name__}: {error}".encode())
     finally:
         served = None
-        board.close(remove=False)
+        board.close()
 
 
 def describe(connection: Connection, kind: str, name: str) -> None:
@@ -329,3 +322,17 @@ def describe(connection: Connection, kind: str, name: str) -> None:
         connection.send(KINDS[kind](name).shape)
     except Exception as error:
         connection.send(f"{type(error).__name__}: {error}")
+
+
+def main(descriptor: int) -> None:
+    """Runs the function of this module that the first message names, with its arguments.
+
+    Args:
+        descriptor: File descriptor of the connection to the parent.
+    """
+    connection = Connection(descriptor)
+    try:
+        function, *arguments = connection.recv()
+    except EOFError:  # the parent has gone
+        return
+    function(connection, *arguments)

@@ -9,9 +9,7 @@ The interface is the one of `seed_hpc.AtariVectorEnv`; see docs/own_environment.
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +23,24 @@ from seed_hpc import _native
 from seed_hpc.envs import order_data
 from seed_hpc.envs.buffers import BufferRing
 from seed_hpc.envs.environment_table import EnvironmentInfo, find_environment
-from seed_hpc.envs.vector import _AUTORESET, _address, _autoreset_mode, _converter, _int32, _same, _target
+from seed_hpc.envs.lanes import (
+    AUTORESET,
+    Rows,
+    address_of,
+    check_lanes,
+    converter,
+    finish_rows,
+    int32,
+    lane_seeds,
+    pack_snapshots,
+    parse_autoreset_mode,
+    reset_mask,
+    target_address,
+    unpack_snapshots,
+)
 from seed_hpc.errors import UserError, nearest
 
-_NO_SEED = -1
-_MAX_SEED = 2**31 - 1
-_STATE_MAGIC = b"SEEDNVE1"
-_STATE_HEADER = struct.Struct("<8sI")
+_STATE_MAGIC = b"SEEDNVE1"  # with the version of the format
 
 
 class _PoolOptions(ctypes.Structure):
@@ -50,7 +59,7 @@ class _PoolOptions(ctypes.Structure):
     )
 
 
-class _Rows(ctypes.Structure):
+class EnvironmentRows(ctypes.Structure):
     """`seed_env_rows` of cuda/include/seed/environment.h."""
 
     _fields_ = (
@@ -118,18 +127,18 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         self._device_number = 0
         self._open(name, device, output)
         info = self.info
-        self.autoreset_mode = _autoreset_mode(autoreset_mode)
-        self.num_envs = _int32("num_envs", num_envs)
+        self.autoreset_mode = parse_autoreset_mode(autoreset_mode)
+        self.num_envs = int32("num_envs", num_envs)
         self.options = option_values(info, options)
         values = np.array(list(self.options.values()), dtype=np.float32)
         shared = _shared_data(info.name, data)
-        limit = -1 if max_episode_steps is None else _int32("max_episode_steps", max_episode_steps)
+        limit = -1 if max_episode_steps is None else int32("max_episode_steps", max_episode_steps)
         if max_episode_steps is not None and limit < 0:
             raise UserError(f"max_episode_steps is {limit}, it must be at least 0 (never)")
         pool_options = _PoolOptions(
             num_envs=self.num_envs,
-            num_threads=_int32("num_threads", num_threads),
-            autoreset=_AUTORESET[self.autoreset_mode],
+            num_threads=int32("num_threads", num_threads),
+            autoreset=AUTORESET[self.autoreset_mode],
             max_episode_steps=limit,
             num_options=len(values),
             device=self._device_number,
@@ -142,7 +151,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         self._check(create(table, ctypes.byref(pool_options), ctypes.byref(self._pool)))
         self.metadata = {"autoreset_mode": self.autoreset_mode}
         self.continuous = isinstance(info.action_space, spaces.Box)
-        self._first_env_id = _int32("first_env_id", first_env_id)
+        self._first_env_id = int32("first_env_id", first_env_id)
         self._seeded = False
         self._has_final = self.autoreset_mode == AutoresetMode.SAME_STEP
         self.single_observation_space = info.observation_space
@@ -155,7 +164,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
     def _open(self, name: str, device: str, output: str) -> None:
         """Loads library and environment, and chooses what arrays are returned as."""
         del device  # "cpu": __new__ makes another class for others
-        self._to_output = _converter(output)
+        self._to_output = converter(output)
         self._library = _native.load("cpu")
         self.info = find_environment(name)
         if output == "torch":
@@ -171,7 +180,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         # Rows of a block: rewards, steps of the episodes, and bytes with terminations and truncations.
         self._blocks = BufferRing((3, lanes), np.float32, most_kept=256)
         self._num_ended = ctypes.c_int32()
-        self._rows = _Rows(num_ended=ctypes.addressof(self._num_ended))
+        self._rows = EnvironmentRows(num_ended=ctypes.addressof(self._num_ended))
         self._rows_address = ctypes.addressof(self._rows)
         self._action_buffer: NDArray[Any] = (
             np.empty(self.action_space.shape or (), np.float32) if self.continuous else np.empty(lanes, np.int64)
@@ -197,19 +206,23 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             UserError: A mask or seed is not usable.
         """
-        mask = self._reset_mask((options or {}).get("reset_mask"))
-        seeds, env_ids = self._lane_seeds(seed, mask)
+        mask = reset_mask((options or {}).get("reset_mask"), self.num_envs, seeded=self._seeded)
+        seeds, env_ids = lane_seeds(seed, mask, self._first_env_id + self._env_ids, seeded=self._seeded)
         rows = self._take_rows(final=False)
         self._check(
             self._library.seed_env_pool_reset(
-                self._pool, _address(mask), _address(seeds), _address(env_ids), ctypes.c_void_p(self._rows_address)
+                self._pool,
+                address_of(mask),
+                address_of(seeds),
+                address_of(env_ids),
+                ctypes.c_void_p(self._rows_address),
             )
         )
         self._seeded = True
         observations, _, _, _, infos = rows
         return self._to_output(observations), {key: self._to_output(value) for key, value in infos.items()}
 
-    def step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: ArrayLike) -> Rows:
         """Steps all lanes.
 
         Args:
@@ -258,11 +271,11 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         """
         self._read_actions(actions)
         lanes, space = (self.num_envs,), self.observation_space
-        rows = _Rows(
-            observations=_target(observations, "observations", space.shape, space.dtype),
-            rewards=_target(rewards, "rewards", lanes, np.float32),
-            terminations=_target(terminations, "terminations", lanes, np.bool_),
-            truncations=_target(truncations, "truncations", lanes, np.bool_),
+        rows = EnvironmentRows(
+            observations=target_address(observations, "observations", space.shape, space.dtype),
+            rewards=target_address(rewards, "rewards", lanes, np.float32),
+            terminations=target_address(terminations, "terminations", lanes, np.bool_),
+            truncations=target_address(truncations, "truncations", lanes, np.bool_),
         )
         self._check(self._step(self._pool, self._actions_address, ctypes.addressof(rows)))
 
@@ -273,13 +286,15 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
             UserError: It has none.
         """
         actions = np.empty_like(self._action_buffer)
-        self._check(self._library.seed_env_pool_reference_actions(self._pool, _address(actions)))
+        self._check(self._library.seed_env_pool_reference_actions(self._pool, address_of(actions)))
         return self._to_output(actions)
 
     def observe(self) -> Any:
         """Returns the present observations of all lanes, without moving any."""
         observations, address = self._observations.take()
-        self._check(self._library.seed_env_pool_observe(self._pool, ctypes.byref(_Rows(observations=address))))
+        self._check(
+            self._library.seed_env_pool_observe(self._pool, ctypes.byref(EnvironmentRows(observations=address)))
+        )
         return self._to_output(observations)
 
     def clone_lanes(self, lanes: Sequence[int] | None = None) -> list[bytes]:
@@ -293,7 +308,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         buffer = np.empty(size.value, dtype=np.uint8)
         snapshots = []
         for lane in range(self.num_envs) if lanes is None else lanes:
-            self._check(self._library.seed_env_pool_save_lane(self._pool, int(lane), _address(buffer), size))
+            self._check(self._library.seed_env_pool_save_lane(self._pool, int(lane), address_of(buffer), size))
             snapshots.append(buffer.tobytes())
         return snapshots
 
@@ -307,9 +322,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             UserError: A snapshot is damaged or of another environment; that lane and the later ones are unchanged.
         """
-        targets = range(len(snapshots)) if lanes is None else lanes
-        if len(targets) != len(snapshots):
-            raise UserError(f"there are {len(snapshots)} snapshots for {len(targets)} lanes")
+        targets = check_lanes(snapshots, lanes)
         if not self._seeded:  # snapshots replace all that this reset decides
             self.reset(seed=0)
         restore = self._library.seed_env_pool_restore_lane
@@ -318,9 +331,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
 
     def clone_state(self) -> bytes:
         """Returns the snapshots of all lanes in one piece."""
-        snapshots = self.clone_lanes()
-        sizes = struct.pack(f"<{len(snapshots)}Q", *map(len, snapshots))
-        return _STATE_HEADER.pack(_STATE_MAGIC, len(snapshots)) + sizes + b"".join(snapshots)
+        return pack_snapshots(_STATE_MAGIC, self.clone_lanes())
 
     def restore_state(self, state: bytes) -> None:
         """Continues all lanes from what `clone_state` of an equal vector returned.
@@ -328,17 +339,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             UserError: The state is damaged or of another environment.
         """
-        if len(state) < _STATE_HEADER.size or not state.startswith(_STATE_MAGIC):
-            raise UserError("these bytes are no state of a vector environment")
-        count = _STATE_HEADER.unpack_from(state)[1]
-        if count != self.num_envs:
-            raise UserError(f"the state is one of {count} lanes, the environment has {self.num_envs}")
-        try:
-            sizes = struct.unpack_from(f"<{count}Q", state, _STATE_HEADER.size)
-        except struct.error as error:
-            raise UserError("the state is damaged") from error
-        ends = np.cumsum((_STATE_HEADER.size + 8 * count, *sizes)).tolist()
-        self.restore_lanes([state[begin:end] for begin, end in pairwise(ends)])
+        self.restore_lanes(unpack_snapshots(_STATE_MAGIC, state, self.num_envs))
 
     def memory_bytes(self) -> tuple[int, int]:
         """Returns the bytes of a lane, and those that the lanes share (besides `data`)."""
@@ -346,7 +347,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
 
     # ---- Rows and arguments --------------------------------------------------------------------------------------
 
-    def _take_rows(self, *, final: bool) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def _take_rows(self, *, final: bool) -> Rows:
         """Points the outputs at arrays that nobody holds and returns these."""
         rows, lanes = self._rows, self.num_envs
         observations, rows.observations = self._observations.take()
@@ -363,16 +364,9 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
             infos["final_obs"], rows.final_observations = self._final_observations.take()
         return observations, rewards, flags[:lanes], flags[lanes : 2 * lanes], infos
 
-    def _finish(self, rows: tuple[Any, Any, Any, Any, dict[str, Any]]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def _finish(self, rows: Rows) -> Rows:
         """Turns the rows of a step into what it returns."""
-        observations, rewards, terminations, truncations, infos = rows
-        if "final_obs" in infos and self._num_ended.value == 0:
-            del infos["final_obs"]
-        convert = self._to_output
-        if convert is _same:
-            return rows
-        converted = {key: convert(value) for key, value in infos.items()}
-        return convert(observations), convert(rewards), convert(terminations), convert(truncations), converted
+        return finish_rows(rows, self._num_ended.value, self._to_output)
 
     def _check(self, status: int) -> None:
         if status:
@@ -388,36 +382,6 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         if given.dtype.kind not in kinds:
             raise UserError(f"actions are of type {given.dtype}, they must be {wanted}")
         np.copyto(self._action_buffer, given, casting="same_kind")
-
-    def _reset_mask(self, mask: Any) -> NDArray[np.bool_] | None:
-        if mask is None:
-            return None
-        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise UserError(f"reset_mask must be a boolean NumPy array of shape ({self.num_envs},)")
-        if not self._seeded and not mask.all():
-            raise UserError("the first reset must start every lane: leave out reset_mask")
-        return None if mask.all() else np.ascontiguousarray(mask)
-
-    def _lane_seeds(
-        self, seed: int | ArrayLike | None, mask: NDArray[np.bool_] | None
-    ) -> tuple[NDArray[np.int32] | None, NDArray[np.int32] | None]:
-        """Returns the seed and the number of each lane, or None for both: lanes go on with their next episode."""
-        lanes = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
-        if seed is None:
-            if self._seeded:
-                return None, None
-            seed = int(np.random.SeedSequence().generate_state(1)[0] >> 2)
-        given = np.asarray(seed)
-        if given.dtype.kind not in "iu" or given.shape not in ((), lanes.shape):
-            raise UserError(f"seed must be None, an integer, or one integer for each of the {len(lanes)} lanes")
-        if given.size and not (given.min() >= _NO_SEED and given.max() <= _MAX_SEED):
-            raise UserError(f"a lane's seed must be 0 to {_MAX_SEED} (or -1: none), got {seed}")
-        env_ids = np.zeros(self.num_envs, np.int32) if given.ndim else self._first_env_id + self._env_ids
-        seeds = np.full(self.num_envs, _NO_SEED, dtype=np.int32)
-        seeds[lanes] = given
-        if not self._seeded and (seeds == _NO_SEED).any():
-            raise UserError("the first reset needs a seed for every lane, or none at all")
-        return seeds, env_ids
 
 
 def option_values(info: EnvironmentInfo, given: Mapping[str, Any]) -> dict[str, float]:

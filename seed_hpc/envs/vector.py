@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import struct
 import warnings
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,22 +26,32 @@ from seed_hpc.envs import translation
 from seed_hpc.envs.buffers import BufferRing
 from seed_hpc.envs.continuous import discrete_actions
 from seed_hpc.envs.games import find_game
+from seed_hpc.envs.lanes import (
+    AUTORESET,
+    Rows,
+    address_of,
+    check_lanes,
+    converter,
+    finish_rows,
+    int32,
+    lane_seeds,
+    pack_snapshots,
+    parse_autoreset_mode,
+    reset_mask,
+    target_address,
+    unpack_snapshots,
+)
 from seed_hpc.envs.roms import read_rom
 from seed_hpc.envs.spaces import continuous_action_space, observation_space
-from seed_hpc.errors import MissingDependencyError, UserError
+from seed_hpc.errors import UserError
 
 if TYPE_CHECKING:
     from seed_hpc.envs.external import ExternalVectorEnv
     from seed_hpc.envs.native_vector import NativeVectorEnv
 
 _RNG = {"ale": 0, "counter": 1}
-_AUTORESET = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
-_NO_SEED = -1
-_MAX_SEED = 2**31 - 1
-_INFO_KEYS = ("env_id", "lives", "frame_number", "episode_frame_number")
-# What clone_state writes before the snapshots: magic with format version, number of lanes.
-_STATE_MAGIC = b"SEEDVEC1"
-_STATE_HEADER = struct.Struct("<8sI")
+INFO_KEYS = ("env_id", "lives", "frame_number", "episode_frame_number")
+_STATE_MAGIC = b"SEEDVEC1"  # with the version of the format
 _RESET_OPTIONS = ("reset_mask", "mode", "difficulty")
 
 
@@ -198,31 +206,31 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             raise UserError(f"rng is '{rng}', it must be 'ale' or 'counter'")
         if not 0.0 <= continuous_action_threshold <= 1.0:
             raise UserError(f"continuous_action_threshold is {continuous_action_threshold}, it must be 0 to 1")
-        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.autoreset_mode = parse_autoreset_mode(autoreset_mode)
         if max_num_frames_per_episode < 0:
             raise UserError(f"max_num_frames_per_episode is {max_num_frames_per_episode}, it must be at least 0")
         options = PoolOptions(
-            num_envs=_int32("num_envs", num_envs),
-            batch_size=_int32("batch_size", batch_size),
-            num_threads=_int32("num_threads", num_threads),
-            thread_affinity_offset=_int32("thread_affinity_offset", thread_affinity_offset),
-            max_num_frames_per_episode=_int32("max_num_frames_per_episode", max_num_frames_per_episode),
+            num_envs=int32("num_envs", num_envs),
+            batch_size=int32("batch_size", batch_size),
+            num_threads=int32("num_threads", num_threads),
+            thread_affinity_offset=int32("thread_affinity_offset", thread_affinity_offset),
+            max_num_frames_per_episode=int32("max_num_frames_per_episode", max_num_frames_per_episode),
             repeat_action_probability=repeat_action_probability,
             full_action_space=full_action_space,
-            autoreset=_AUTORESET[self.autoreset_mode],
-            img_height=_int32("img_height", img_height),
-            img_width=_int32("img_width", img_width),
+            autoreset=AUTORESET[self.autoreset_mode],
+            img_height=int32("img_height", img_height),
+            img_width=int32("img_width", img_width),
             grayscale=grayscale,
-            stack_num=_int32("stack_num", stack_num),
-            frameskip=_int32("frameskip", frameskip),
+            stack_num=int32("stack_num", stack_num),
+            frameskip=int32("frameskip", frameskip),
             maxpool=maxpool,
-            noop_max=_int32("noop_max", noop_max),
+            noop_max=int32("noop_max", noop_max),
             episodic_life=episodic_life,
             life_loss_info=life_loss_info,
             reward_clipping=reward_clipping,
             use_fire_reset=use_fire_reset,
             rng=_RNG[rng],
-            first_env_id=_int32("first_env_id", first_env_id),
+            first_env_id=int32("first_env_id", first_env_id),
             use_simd=use_simd,
             keep_pictures=keep_pictures,
             device=self._device_number,
@@ -238,8 +246,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 image,
                 ctypes.c_int64(len(image)),
                 ctypes.byref(options),
-                _address(modes),
-                _address(difficulties),
+                address_of(modes),
+                address_of(difficulties),
                 ctypes.byref(self._pool),
             )
         )
@@ -264,7 +272,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         """Loads the library and chooses what arrays are returned as."""
         del device  # "cpu": __new__ makes another class for others
         self._library = _native.load("cpu")
-        self._to_output = _converter(output)
+        self._to_output = converter(output)
 
     def _make_buffers(self) -> None:
         rows = self.batch_size
@@ -308,20 +316,26 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             if key not in _RESET_OPTIONS:
                 warnings.warn(f"reset ignores the option '{key}'; it knows {', '.join(_RESET_OPTIONS)}", stacklevel=2)
         mask = self._reset_mask(options.get("reset_mask"))
-        seeds, env_ids = self._lane_seeds(seed, mask)
+        env_ids = self._first_env_id + np.arange(self.num_envs, dtype=np.int32)
+        consecutive = self.rng == "ale"
+        seeds, env_ids = lane_seeds(seed, mask, env_ids, seeded=self._seeded, consecutive=consecutive)
         if "mode" in options or "difficulty" in options:
             self._set_modes(options.get("mode"), options.get("difficulty"))
         rows = self._take_rows(final=False)
         self._check(
             self._library.seed_pool_reset(
-                self._pool, _address(mask), _address(seeds), _address(env_ids), _pointer(self._outputs_address)
+                self._pool,
+                address_of(mask),
+                address_of(seeds),
+                address_of(env_ids),
+                ctypes.c_void_p(self._outputs_address),
             )
         )
         self._seeded = True
         observations, _, _, _, infos = rows
         return self._to_output(observations), {key: self._to_output(value) for key, value in infos.items()}
 
-    def step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: ArrayLike) -> Rows:
         """Steps the lanes of the last batch.
 
         Args:
@@ -345,13 +359,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def send(self, actions: ArrayLike) -> None:
         """Starts a step and returns at once; `recv` brings the results. Arguments as in `step`."""
         self._read_actions(actions)
-        actions_pointer, strengths_pointer = _pointer(self._actions_address), _pointer(self._strengths_address)
-        self._check(self._library.seed_pool_send(self._pool, actions_pointer, strengths_pointer))
+        addresses = (self._actions_address, self._strengths_address)
+        self._check(self._library.seed_pool_send(self._pool, *map(ctypes.c_void_p, addresses)))
 
-    def recv(self) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def recv(self) -> Rows:
         """Waits for the `batch_size` lanes that were sent first. Returns as `step` does."""
         rows = self._take_rows(final=self._has_final)
-        self._check(self._library.seed_pool_recv(self._pool, _pointer(self._outputs_address)))
+        self._check(self._library.seed_pool_recv(self._pool, ctypes.c_void_p(self._outputs_address)))
         return self._finish(rows)
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -384,10 +398,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         """
         self._read_actions(actions)
         outputs = PoolOutputs(
-            observations=_target(observations, "observations", self.observation_space.shape, np.uint8),
-            rewards=_target(rewards, "rewards", (self.batch_size,), np.int32),
-            terminations=_target(terminations, "terminations", (self.batch_size,), np.bool_),
-            truncations=_target(truncations, "truncations", (self.batch_size,), np.bool_),
+            observations=target_address(observations, "observations", self.observation_space.shape, np.uint8),
+            rewards=target_address(rewards, "rewards", (self.batch_size,), np.int32),
+            terminations=target_address(terminations, "terminations", (self.batch_size,), np.bool_),
+            truncations=target_address(truncations, "truncations", (self.batch_size,), np.bool_),
         )
         address = ctypes.addressof(outputs)
         self._check(self._step(self._pool, self._actions_address, self._strengths_address, address))
@@ -407,7 +421,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         snapshots = []
         for lane in range(self.num_envs) if lanes is None else lanes:
             self._check(
-                self._library.seed_pool_save_lane(self._pool, int(lane), _address(buffer), capacity, ctypes.byref(size))
+                self._library.seed_pool_save_lane(
+                    self._pool, int(lane), address_of(buffer), capacity, ctypes.byref(size)
+                )
             )
             snapshots.append(buffer[: size.value].tobytes())
         return snapshots
@@ -422,9 +438,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             UserError: A snapshot is damaged, of another game or format; that lane and the later ones are unchanged.
         """
-        targets = range(len(snapshots)) if lanes is None else lanes
-        if len(targets) != len(snapshots):
-            raise UserError(f"there are {len(snapshots)} snapshots for {len(targets)} lanes")
+        targets = check_lanes(snapshots, lanes)
         if not self._seeded:  # snapshots replace all that this reset decides
             self.reset(seed=0)
         for lane, snapshot in zip(targets, snapshots, strict=True):
@@ -434,9 +448,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def clone_state(self) -> bytes:
         """Returns the snapshots of all lanes in one piece."""
-        snapshots = self.clone_lanes()
-        sizes = struct.pack(f"<{len(snapshots)}Q", *map(len, snapshots))
-        return _STATE_HEADER.pack(_STATE_MAGIC, len(snapshots)) + sizes + b"".join(snapshots)
+        return pack_snapshots(_STATE_MAGIC, self.clone_lanes())
 
     def restore_state(self, state: bytes) -> None:
         """Continues all lanes from what `clone_state` of an equal environment returned.
@@ -447,17 +459,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             UserError: The state is damaged or of another environment.
         """
-        if len(state) < _STATE_HEADER.size or not state.startswith(_STATE_MAGIC):
-            raise UserError("these bytes are no state of a vector environment")
-        count = _STATE_HEADER.unpack_from(state)[1]
-        if count != self.num_envs:
-            raise UserError(f"the state is one of {count} lanes, the environment has {self.num_envs}")
-        try:
-            sizes = struct.unpack_from(f"<{count}Q", state, _STATE_HEADER.size)
-        except struct.error as error:
-            raise UserError("the state is damaged") from error
-        ends = np.cumsum((_STATE_HEADER.size + 8 * count, *sizes)).tolist()
-        self.restore_lanes([state[begin:end] for begin, end in pairwise(ends)])
+        self.restore_lanes(unpack_snapshots(_STATE_MAGIC, state, self.num_envs))
 
     def observe(self) -> tuple[Any, dict[str, Any]]:
         """Returns the present observations and infos of all lanes, as `reset` does, without moving any."""
@@ -472,13 +474,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             episode_frame_numbers=numbers[3].ctypes.data,
         )
         self._check(self._library.seed_pool_observe(self._pool, ctypes.byref(outputs)))
-        infos = {key: self._to_output(row) for key, row in zip(_INFO_KEYS, numbers, strict=True)}
+        infos = {key: self._to_output(row) for key, row in zip(INFO_KEYS, numbers, strict=True)}
         return self._to_output(observations), infos
 
     def ram(self) -> NDArray[np.uint8]:
         """Returns the RAM of all lanes, uint8 (num_envs, 128)."""
         ram = np.empty((self.num_envs, 128), dtype=np.uint8)
-        self._check(self._library.seed_pool_ram(self._pool, _address(ram)))
+        self._check(self._library.seed_pool_ram(self._pool, address_of(ram)))
         return ram
 
     def memory_bytes(self) -> tuple[int, int]:
@@ -489,7 +491,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     # ---- Rows ----------------------------------------------------------------------------------------------------
 
-    def _take_rows(self, *, final: bool) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def _take_rows(self, *, final: bool) -> Rows:
         """Points the outputs at arrays that nobody holds and returns these."""
         outputs, rows = self._outputs, self.batch_size
         observations, outputs.observations = self._observations.take()
@@ -514,15 +516,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             infos["final_obs"], outputs.final_observations = self._final_observations.take()
         return observations, rewards, flags[:rows], flags[rows : 2 * rows], infos
 
-    def _finish(self, rows: tuple[Any, Any, Any, Any, dict[str, Any]]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        observations, rewards, terminations, truncations, infos = rows
-        if "final_obs" in infos and self._num_ended.value == 0:
-            del infos["final_obs"]
-        convert = self._to_output
-        if convert is _same:
-            return rows
-        converted = {key: convert(value) for key, value in infos.items()}
-        return convert(observations), convert(rewards), convert(terminations), convert(truncations), converted
+    def _finish(self, rows: Rows) -> Rows:
+        """Turns the rows of a step into what it returns."""
+        return finish_rows(rows, self._num_ended.value, self._to_output)
 
     # ---- Arguments -----------------------------------------------------------------------------------------------
 
@@ -565,46 +561,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _set_modes(self, mode: ArrayLike | None, difficulty: ArrayLike | None) -> None:
         modes, difficulties = self._per_lane("mode", mode), self._per_lane("difficulty", difficulty)
-        self._check(self._library.seed_pool_set_modes(self._pool, _address(modes), _address(difficulties)))
+        self._check(self._library.seed_pool_set_modes(self._pool, address_of(modes), address_of(difficulties)))
 
     def _reset_mask(self, mask: Any) -> NDArray[np.bool_] | None:
-        if mask is None:
-            return None
-        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise UserError(f"reset_mask must be a boolean NumPy array of shape ({self.num_envs},)")
-        if self.batch_size != self.num_envs:
+        if mask is not None and self.batch_size != self.num_envs:
             raise UserError("a partial reset needs batch_size == num_envs: lanes outside the batch are stepping")
-        if not self._seeded and not mask.all():
-            raise UserError("the first reset must start every lane: leave out reset_mask")
-        return None if mask.all() else np.ascontiguousarray(mask)
-
-    def _lane_seeds(
-        self, seed: int | ArrayLike | None, mask: NDArray[np.bool_] | None
-    ) -> tuple[NDArray[np.int32] | None, NDArray[np.int32] | None]:
-        """Returns the seed and the number of each lane, or None for both: generators go on."""
-        lanes = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
-        if seed is None:
-            if self._seeded:
-                return None, None
-            seed = int(np.random.SeedSequence().generate_state(1)[0] >> 2)
-        given = np.asarray(seed)
-        if given.dtype.kind not in "iu" or given.shape not in ((), lanes.shape):
-            raise UserError(f"seed must be None, an integer, or one integer for each of the {len(lanes)} lanes")
-        env_ids = self._first_env_id + np.arange(self.num_envs, dtype=np.int32)
-        if given.ndim:
-            lane_seeds = given.astype(np.int64)
-            env_ids = np.zeros_like(env_ids)
-        elif self.rng == "ale":
-            lane_seeds = int(given) + np.arange(len(lanes), dtype=np.int64)
-        else:
-            lane_seeds = np.full(len(lanes), int(given), dtype=np.int64)
-        if len(lane_seeds) and not (lane_seeds.min() >= _NO_SEED and lane_seeds.max() <= _MAX_SEED):
-            raise UserError(f"a lane's seed must be 0 to {_MAX_SEED} (or -1: none), got {seed}")
-        seeds = np.full(self.num_envs, _NO_SEED, dtype=np.int32)
-        seeds[lanes] = lane_seeds
-        if not self._seeded and (seeds == _NO_SEED).any():
-            raise UserError("the first reset needs a seed for every lane, or none at all")
-        return seeds, env_ids
+        return reset_mask(mask, self.num_envs, seeded=self._seeded)
 
 
 def make_vec(
@@ -639,52 +601,3 @@ def make_vec(
             raise UserError(f"rng='{rng}' belongs to Atari games; the environment '{game}' has rng='counter'")
         return NativeVectorEnv(game, num_envs, device=device, **options)
     return AtariVectorEnv(game, num_envs, device=device, rng=rng, **options)
-
-
-# ---- Helpers -----------------------------------------------------------------------------------------------------
-
-
-def _address(array: NDArray[Any] | None) -> ctypes.c_void_p | None:
-    return None if array is None else ctypes.c_void_p(array.ctypes.data)
-
-
-def _pointer(address: int | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(address)
-
-
-def _same(array: NDArray[Any]) -> Any:
-    return array
-
-
-def _converter(output: str) -> Any:
-    if output == "numpy":
-        return _same
-    if output != "torch":
-        raise UserError(f"output is '{output}', it must be 'numpy' or 'torch'")
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingDependencyError("output='torch' needs PyTorch: `pip install torch`") from error
-    return torch.from_numpy
-
-
-def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
-    try:
-        return AutoresetMode(mode)
-    except ValueError as error:
-        known = ", ".join(known.value for known in AutoresetMode)
-        raise UserError(f"autoreset_mode is '{mode}', it must be one of {known}") from error
-
-
-def _int32(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not -(2**31) <= value < 2**31:
-        raise UserError(f"{name} is {value!r}, it must be an integer")
-    return int(value)
-
-
-def _target(target: Any, name: str, shape: tuple[int, ...] | None, dtype: Any) -> int:
-    """Returns the address of an array or CPU tensor after checking its shape, type and layout."""
-    array = target if isinstance(target, np.ndarray) else target.numpy()
-    if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous or not array.flags.writeable:
-        raise UserError(f"{name} must be a writable contiguous {np.dtype(dtype)} array of shape {shape}")
-    return int(array.ctypes.data)

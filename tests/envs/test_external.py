@@ -3,6 +3,7 @@
 
 import logging
 import subprocess
+import sys
 from pathlib import Path
 
 import gymnasium
@@ -159,6 +160,18 @@ def test_gymnasium_environments_give_what_gymnasium_gives():
         assert rewards.tolist() == [1.0, 1.0]
         assert terminations.tolist() == [result[2] for result in results]
     envs.close()
+
+
+def test_a_script_needs_no_main_guard(tmp_path):
+    """The workers do not run the script again."""
+    script = tmp_path / "plain.py"
+    script.write_text(
+        "import seed_hpc\n"
+        "envs = seed_hpc.make_vec('gymnasium:CartPole-v1', 2)\n"
+        "print(envs.reset(seed=0)[0].shape)\n"  # ends without close()
+    )
+    result = subprocess.run([sys.executable, script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (result.stdout, result.stderr, result.returncode) == ("(2, 4)\n", "", 0)
 
 
 def test_continuous_actions_are_scaled_to_the_bounds():
