@@ -50,13 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--frames-per-s", type=float, help="project from this speed of one GPU, not the measured one")
     parser.add_argument("--links", type=Path, help="topology description whose links the projection takes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of the experiment")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="KEY=VALUE", help="of the experiment")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures, projects, prints."""
-    if min(*args.ranks, args.frames, args.repeats, args.gpus_per_node) < 1:
-        raise UserError("--ranks, --frames, --repeats and --gpus-per-node must be 1 or more")
+    if not min(*args.ranks, *args.project, args.frames, args.repeats, args.gpus_per_node) >= 1:
+        raise UserError("--ranks, --project, --frames, --repeats and --gpus-per-node must be 1 or more")
+    if args.frames_per_s is not None and not args.frames_per_s > 0:
+        raise UserError(f"--frames-per-s {args.frames_per_s} is not allowed: give frames a second, more than 0")
     experiment = load_experiment(args.config, args.overrides)
     speeds: dict[int, list[float]] = {ranks: [] for ranks in sorted({1, *args.ranks})}
     num_parameters = 0

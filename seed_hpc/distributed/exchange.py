@@ -79,10 +79,12 @@ class GradientExchange:
         self._place = self._group.index(rank)
         # Every rank creates every process group, its own or not: new_group is collective.
         timeout = datetime.timedelta(seconds=timeout_s)
-        self._world_pg = dist.new_group(range(self.world_size), timeout=timeout)
+        self._world_pg: Any = None
         self._inner_pg: Any = None
         self._outer_pg: Any = None
-        if algorithm != "flat_all_reduce":
+        if algorithm == "flat_all_reduce":
+            self._world_pg = dist.new_group(range(self.world_size), timeout=timeout)
+        else:
             for group in groups:
                 created = dist.new_group(group, timeout=timeout)
                 self._inner_pg = created if rank in group else self._inner_pg
@@ -92,6 +94,15 @@ class GradientExchange:
                 self._outer_pg = created if rank in members else self._outer_pg
         self._stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._thread = None if self._stream else ThreadPoolExecutor(1, thread_name_prefix="gradient-exchange")
+
+    def close(self) -> None:
+        """Frees process groups and thread; every rank calls it, in the same order as its other collective calls."""
+        for group in (self._inner_pg, self._outer_pg, self._world_pg):
+            if group is not None:
+                dist.destroy_process_group(group)
+        self._inner_pg = self._outer_pg = self._world_pg = None
+        if self._thread is not None:
+            self._thread.shutdown()
 
     def hook(self, state: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """DDP communication hook (`DistributedDataParallel.register_comm_hook`); `state` is not used."""

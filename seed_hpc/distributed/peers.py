@@ -21,7 +21,10 @@ from seed_hpc.distributed import launch, planner, topology
 from seed_hpc.errors import RunFailedError, UserError
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
+
+    from seed_hpc.distributed.exchange import GradientExchange
 
 logger = logging.getLogger(__name__)
 
@@ -83,17 +86,11 @@ class Peers:
         """Returns the network with gradients averaged over all ranks; itself for a process alone."""
         if self.world_size == 1:
             return network
-        from seed_hpc.distributed.exchange import GradientExchange, wrap
+        from seed_hpc.distributed.exchange import wrap
 
         num_bytes = 4 * sum(parameter.numel() for parameter in network.parameters())
-        self.exchange_name = self._choose(num_bytes)
-        exchange = GradientExchange(
-            self.groups,
-            algorithm=self.exchange_name,
-            compression=self.config.compression,
-            device=next(network.parameters()).device,
-            timeout_s=self.config.timeout_s,
-        )
+        exchange = self._exchange(num_bytes, next(network.parameters()).device)
+        self.exchange_name = exchange.algorithm
         if self.is_main:
             logger.info(
                 "%d ranks on %d hosts, %d groups: %s of %.1f MB, compression %s",
@@ -106,23 +103,28 @@ class Peers:
             )
         return wrap(network, exchange, bucket_megabytes=self.config.bucket_megabytes)
 
-    def _choose(self, num_bytes: int) -> str:
-        if self.config.exchange != "auto":
-            return self.config.exchange
+    def _exchange(self, num_bytes: int, device: torch.device) -> GradientExchange:
+        """Makes the exchange that the configuration names; "auto" times all of them and keeps the quickest."""
         from seed_hpc.distributed.exchange import GradientExchange
 
+        wanted = self.config.exchange
         candidates = {
             name: GradientExchange(
                 self.groups,
                 algorithm=name,
                 compression=self.config.compression,
-                device=self.device,
+                device=device,
                 timeout_s=self.config.timeout_s,
             )
-            for name in planner.ALGORITHMS
+            for name in (planner.ALGORITHMS if wanted == "auto" else (wanted,))
         }
-        measured = planner.measure(candidates)
-        return planner.choose({name: link.seconds(num_bytes) for name, link in measured.items()})
+        if wanted == "auto":
+            measured = planner.measure(candidates)
+            wanted = planner.choose({name: link.seconds(num_bytes) for name, link in measured.items()})
+        chosen = candidates.pop(wanted)
+        for other in candidates.values():
+            other.close()
+        return chosen
 
     def any_rank(self, *flags: bool) -> list[bool]:
         """Returns, for each flag, whether it is true on any rank; every rank calls it with as many flags."""

@@ -106,7 +106,7 @@ def measure(
     repeats: int = 3,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Link]:
-    """Times each exchange on the run's own links; every rank calls it and gets the same answer.
+    """Times each exchange on the run's own links; every rank calls it and gets the same answer, when all are done.
 
     Args:
         exchanges: Algorithm -> exchange, all over the same ranks.

@@ -33,7 +33,7 @@ def test_all_ranks_hold_the_parameters_of_a_single_process(groups, tmp_path):
         assert not case.endswith("bf16") or difference > 1e-6, f"{case}: nothing was compressed"
 
 
-def test_sizes_that_do_not_divide(tmp_path):
+def test_sizes_that_do_not_divide_and_groups_that_end(tmp_path):
     ranks = run_ranks("average_sizes", 4, tmp_path, groups=[[0, 1, 2], [3]], sizes=[1, 2, 3, 5, 1021])
     assert max(map(max, ranks)) == 0.0
     ranks = run_ranks("average_sizes", 4, tmp_path, groups=[[0, 3], [1, 2]], sizes=[1, 2, 3, 5, 1021])

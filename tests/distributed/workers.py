@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
 from seed_hpc.distributed import planner
 from seed_hpc.distributed.exchange import GradientExchange, wrap
@@ -70,6 +71,8 @@ def average_sizes(launch: Launch, groups: list, sizes: list) -> list:
             factor = sum(range(1, launch.world_size + 1)) / launch.world_size
             expected = torch.arange(size, dtype=torch.float32) * factor
             errors.append(float((values - expected).abs().max()))
+        exchange.close()
+        assert dist.get_pg_count() == 1, "process groups were left behind"
     return errors
 
 
