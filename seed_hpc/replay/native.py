@@ -81,9 +81,9 @@ class Batch(ctypes.Structure):
 
 
 @functools.cache
-def library(backend: str) -> ctypes.CDLL:
-    """Loads the library of a backend and declares the functions of the replay."""
-    loaded = _native.load(backend)
+def library() -> ctypes.CDLL:
+    """Loads the CPU's library and declares the functions of the replay; there is no other backend."""
+    loaded = _native.load()
     replay, number, stream = ctypes.POINTER(Replay), ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p
     arguments = {
         "measure": (replay, ctypes.POINTER(Sizes)),

@@ -54,9 +54,9 @@ class PrioritizedReplay(ReplayRing):
         priority_exponent: alpha; 0 draws uniformly.
         importance_exponent: beta of the weights; `sample` can override it.
         priority_epsilon: eps, keeps items of priority 0 alive.
-        seed: Of the draws; equal seed, contents and calls give equal draws on every device.
+        seed: Of the draws; equal seed, contents and calls give equal draws.
         dtype: Of observations.
-        device: Where the ring and the batches are.
+        device: Where rollouts come from and batches go; the ring itself is in the host's memory.
         num_threads: Threads that gather large batches on a CPU; 0 takes as many as torch.
 
     Raises:
@@ -148,4 +148,4 @@ class PrioritizedReplay(ReplayRing):
 
     def blank_batch(self, batch_size: int) -> Transitions:
         """Returns memory for a batch, for `out` of `sample`."""
-        return self._new_batch(Transitions, batch_size)
+        return self._new_batch(Transitions, batch_size, self.device)

@@ -2,8 +2,9 @@
 """What both kinds of replay share: memory, appending, priorities, checkpoints.
 
 Data flow: actor -> `append` (rollouts, time-major) -> ring -> `sample` -> learner -> `update` (new priorities).
-The rules are in cuda/replay/; torch allocates every array and this module passes their addresses on. One thread may
-append while another one samples and updates (docs/replay.md).
+The rules are in cuda/replay/; torch allocates every array and this module passes their addresses on. The ring is in the
+host's memory: what is appended on another device is copied there, and batches are copied to it. One thread may append
+while another one samples and updates (docs/replay.md).
 
 Source of the priorities: Schaul et al., "Prioritized Experience Replay" (2016), https://arxiv.org/abs/1511.05952.
 Shapes: T steps, B environments (lanes), N items of a batch, U observations of an item, V = U - 1, X an observation,
@@ -107,7 +108,11 @@ class ReplayRing:
             raise UserError(f"num_threads={num_threads} is not allowed: give 0 (as many as torch uses) or more")
         self.frame_shape = self.observation_shape[1:] if stack_num > 1 else self.observation_shape
         self.state_size = state_size
-        self._library = native.library("cuda" if self.device.type == "cuda" else "cpu")
+        # On "meta" only sizes are wanted.
+        self._host = torch.device("meta" if self.device.type == "meta" else "cpu")
+        self._is_staged = self.device.type == "cuda"
+        self._staged: ReplayBatch | None = None  # where a batch is drawn before it goes to the device
+        self._library = native.library()
         self._replay = native.Replay(
             kind=kind,
             stack_num=stack_num,
@@ -136,15 +141,13 @@ class ReplayRing:
             make = torch.zeros if name in ("tree", "counters") else torch.empty
             try:
                 # Rounded up, so that an array of another type may lie over it.
-                arrays[name] = make(
-                    math.ceil(getattr(self._sizes, name) / 8) * 8, dtype=torch.uint8, device=self.device
-                )
+                arrays[name] = make(math.ceil(getattr(self._sizes, name) / 8) * 8, dtype=torch.uint8, device=self._host)
             except RuntimeError as error:
                 raise MemoryError(
-                    f"the replay needs {self.memory_bytes / 2**30:.1f} GiB, which {self.device} does not have: "
+                    f"the replay needs {self.memory_bytes / 2**30:.1f} GiB, which the host does not have: "
                     "lower its capacity"
                 ) from error
-            if self.device.type != "meta":  # there only sizes are wanted
+            if self._host.type != "meta":
                 setattr(self._replay, name, arrays[name].data_ptr())
         return arrays
 
@@ -191,7 +194,7 @@ class ReplayRing:
 
     def _count(self) -> tuple[int, int]:
         drawable, steps = ctypes.c_int64(), ctypes.c_int64()
-        self._call("count", ctypes.byref(drawable), ctypes.byref(steps), self._stream())
+        self._call("count", ctypes.byref(drawable), ctypes.byref(steps), None)
         return drawable.value, steps.value
 
     # ---- Actor ---------------------------------------------------------------------------------------------------
@@ -228,7 +231,7 @@ class ReplayRing:
         first = self._small("first_TB", first_TB, torch.bool, lead)
         if not self._checked_stacks:
             self._check_stacks(obs, first)
-        frame = obs[:, :, -1] if self.stack_num > 1 else obs
+        frame = (obs[:, :, -1] if self.stack_num > 1 else obs).to(self._host)
         if not frame[0, 0].is_contiguous():
             frame = frame.contiguous()
         # Kept in variables: the call needs their memory.
@@ -251,20 +254,20 @@ class ReplayRing:
             frame_lane_bytes=frame.stride(1) * frame.element_size(),
             **{name: tensor.data_ptr() for name, tensor in small.items()},
         )
-        self._call("append", ctypes.byref(steps), self._stream())
+        self._call("append", ctypes.byref(steps), None)
 
     def _small(self, name: str, value: ArrayLike, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-        """Returns `value` as a contiguous tensor of the replay's device, copying only what is not one already."""
+        """Returns `value` as a contiguous tensor of the host, copying only what is not one already."""
         tensor = _tensor(value)
         if tuple(tensor.shape) != shape:
             raise UserError(f"{name} has shape {tuple(tensor.shape)}, it must have {shape}")
-        return tensor.detach().to(device=self.device, dtype=dtype).contiguous()
+        return tensor.detach().to(device=self._host, dtype=dtype).contiguous()
 
     def _check_stacks(self, obs_TBX: Tensor, first_TB: Tensor) -> None:
         """Refuses observations that are no stacks: the ring keeps only the newest frame of each."""
         if obs_TBX.shape[0] < 2:
             return
-        shifted_B = (obs_TBX[1, :, :-1] == obs_TBX[0, :, 1:]).flatten(1).all(1)
+        shifted_B = (obs_TBX[1, :, :-1] == obs_TBX[0, :, 1:]).flatten(1).all(1).to(first_TB.device)
         if not bool((shifted_B | first_TB[1]).all()):
             raise UserError(
                 f"observations of shape {self.observation_shape} do not move on by one frame a step: give stack_num=1 "
@@ -277,21 +280,29 @@ class ReplayRing:
     def _draw(self, kind: type[B], batch_size: int, importance_exponent: float | None, out: B | None) -> B:
         """Draws a batch into `out`, or into new memory."""
         if out is None:
-            out = self._new_batch(kind, batch_size)
+            out = self._new_batch(kind, batch_size, self.device)
         elif out.index_N.shape[0] != batch_size or out.obs_UNX.device != self.device:
             raise UserError(
                 f"out is a batch of {out.index_N.shape[0]} on {out.obs_UNX.device}: give one of {batch_size}"
             )
+        drawn: ReplayBatch = out
+        if self._is_staged:
+            if self._staged is None or self._staged.index_N.shape[0] != batch_size:
+                self._staged = self._new_batch(kind, batch_size, self._host)
+            drawn = self._staged
         batch = native.Batch(
             num_items=batch_size,
             importance_exponent=self.importance_exponent if importance_exponent is None else importance_exponent,
             num_threads=self.num_threads or torch.get_num_threads(),
-            **{name.rpartition("_")[0]: tensor.data_ptr() for name, tensor in out.tensors().items()},
+            **{name.rpartition("_")[0]: tensor.data_ptr() for name, tensor in drawn.tensors().items()},
         )
-        self._call("sample", ctypes.byref(batch), self._stream())
+        self._call("sample", ctypes.byref(batch), None)
+        if drawn is not out:
+            for name, tensor in out.tensors().items():
+                tensor.copy_(getattr(drawn, name))  # done when it returns: the staged batch is used again
         return out
 
-    def _new_batch(self, kind: type[B], batch_size: int) -> B:
+    def _new_batch(self, kind: type[B], batch_size: int, device: torch.device) -> B:
         """Allocates a batch; the suffix of a field's name tells its shape."""
         if batch_size < 1:
             raise UserError(f"batch_size={batch_size} is not allowed: give at least 1")
@@ -303,11 +314,12 @@ class ReplayRing:
             "NS": (batch_size, self.state_size),
             "N": (batch_size,),
         }
+        pinned = device.type == "cpu" and self.device.type == "cuda"
         arrays = {}
         for name in (item.name for item in fields(kind)):
             noun, _, suffix = name.rpartition("_")
             dtype = self.dtype if noun == "obs" else _DTYPES.get(noun, torch.float32)
-            arrays[name] = torch.empty(shapes[suffix], dtype=dtype, device=self.device)
+            arrays[name] = torch.empty(shapes[suffix], dtype=dtype, device=device, pin_memory=pinned)
         return kind(**arrays)
 
     def update(self, index_N: ArrayLike, generation_N: ArrayLike, priority_N: ArrayLike) -> int:
@@ -337,7 +349,7 @@ class ReplayRing:
             generation.data_ptr(),
             priority.data_ptr(),
             ctypes.byref(applied),
-            self._stream(),
+            None,
         )
         return applied.value
 
@@ -377,7 +389,7 @@ class ReplayRing:
         for name in ("steps", "state", "initial_priority", "counters"):
             self._arrays[name].copy_(state[name])
         self.leaves.copy_(state["leaves"])
-        self._call("rebuild", self._stream())
+        self._call("rebuild", None)
 
     def _options(self) -> dict[str, int | float]:
         """What must be equal for a state to fit; the importance exponent and threads may change."""
@@ -387,10 +399,8 @@ class ReplayRing:
 
     # ---- Calls ---------------------------------------------------------------------------------------------------
 
-    def _stream(self) -> int | None:
-        return torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else None
-
     def _call(self, name: str, *arguments: Any) -> None:
+        """Calls a function of the library; where it takes a stream, that is None on the host."""
         function = getattr(self._library, f"seed_replay_{name}")
         _native.check(self._library, function(ctypes.byref(self._replay), *arguments))
 
@@ -401,4 +411,4 @@ def _tensor(value: ArrayLike) -> Tensor:
 
 def _own_storage(tensor: Tensor) -> Tensor:
     """Returns a view whose storage ends where it does: torch.save writes whole storages."""
-    return torch.from_numpy(tensor.numpy()) if tensor.device.type == "cpu" else tensor.cpu()
+    return torch.from_numpy(tensor.numpy())

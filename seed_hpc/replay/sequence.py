@@ -56,7 +56,7 @@ class SequenceReplay(ReplayRing):
         priority_epsilon: eps, keeps items of priority 0 alive.
         seed: Of the draws.
         dtype: Of observations.
-        device: Where the ring and the batches are.
+        device: Where rollouts come from and batches go; the ring itself is in the host's memory.
         num_threads: Threads that gather large batches on a CPU; 0 takes as many as torch.
 
     Raises:
@@ -155,4 +155,4 @@ class SequenceReplay(ReplayRing):
 
     def blank_batch(self, batch_size: int) -> Sequences:
         """Returns memory for a batch, for `out` of `sample`."""
-        return self._new_batch(Sequences, batch_size)
+        return self._new_batch(Sequences, batch_size, self.device)

@@ -18,6 +18,7 @@ def memory_by_owner(learner: Learner, actor: Actor, device: torch.device) -> dic
 
     On CUDA the owners add up to what the device has in use: torch's other tensors (activations, batches), what its
     allocator keeps in reserve, and everything outside of torch (context, libraries, other processes) are owners too.
+    A replay is an owner of the host's memory.
 
     Args:
         learner: Holds parameters, gradients, the optimizer's state, and the agent with its target network and replay.
@@ -39,7 +40,7 @@ def memory_by_owner(learner: Learner, actor: Actor, device: torch.device) -> dic
     allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
     return {
         **tensors,
-        "other tensors": max(0, allocated - sum(tensors.values())),
+        "other tensors": max(0, allocated - sum(tensors.values()) + tensors.get("replay", 0)),
         "reserve of torch": reserved - allocated,
         "environments": environments,
         "outside torch": max(0, total - free - reserved - environments),

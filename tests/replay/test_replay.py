@@ -368,6 +368,24 @@ def test_new_items_get_the_largest_priority_seen():
     assert int((pair.replay.leaves > 20).sum()) == 6
 
 
+def test_batches_that_are_copied_to_a_device_are_the_same():
+    """The CPU takes the device's place: batches are drawn in the host's memory and copied."""
+    direct, staged = (
+        Pair(np.random.default_rng(3), "sequences", reach=5, burn_in=1, period=2, state_size=2) for _ in range(2)
+    )
+    staged.replay._is_staged = True
+    for pair in (direct, staged):
+        pair.append(60)
+    earlier = None
+    for batch_size in (8, 8, 5):
+        expected, found = (pair.replay.sample(batch_size) for pair in (direct, staged))
+        for name, tensor in expected.tensors().items():
+            assert torch.equal(tensor, found.tensors()[name]), name
+        if earlier is not None:
+            assert torch.equal(earlier[0], earlier[1].index_N), "a batch that was handed out has changed"
+        earlier = (found.index_N.clone(), found)
+
+
 def test_threads_and_reused_memory_change_nothing():
     pairs = [
         Pair(
