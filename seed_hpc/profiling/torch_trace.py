@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         with opener(path, "rt", encoding="utf-8") as file:
             trace = json.load(file)
-    except (json.JSONDecodeError, EOFError, UnicodeDecodeError, gzip.BadGzipFile) as error:
+    except (json.JSONDecodeError, EOFError, UnicodeDecodeError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path} is no JSON or is cut off ({error}): profile again") from None
     if not isinstance(trace, dict) or not isinstance(trace.get("traceEvents"), list):
         raise UserError(f"{path} is JSON but no torch.profiler trace: it has no list 'traceEvents'")

@@ -457,6 +457,7 @@ def test_a_database_that_is_cut_off_is_refused(tmp_path):
         ("run.ncu-rep", b"whatever", "ncu --import"),
         ("run.json", b'{"a": 1}', "traceEvents"),
         ("run.json", b'{"traceEvents": [{"ph": "X"', "cut off"),
+        ("run.json.gz", b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 20, "cut off"),  # no such deflate block
     ],
 )
 def test_foreign_files_are_refused(tmp_path, name, content, message):
