@@ -9,7 +9,7 @@ PYTHON=${2:-python3}
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
 
 mkdir -p "$FOLDER"
-digest=$(cat "$ROOT/pyproject.toml" "$ROOT/constraints.txt" | sha256sum)
+digest=$({ "$PYTHON" --version; cat "$ROOT/pyproject.toml" "$ROOT/constraints.txt"; } | sha256sum)
 [ "$(cat "$FOLDER/.inputs" 2>/dev/null)" != "$digest" ] || exit 0
 "$PYTHON" - "$ROOT/pyproject.toml" >"$FOLDER/requirements.txt" <<'EOF'
 import sys

@@ -55,8 +55,10 @@ def registered_name(header: Path) -> str:
     """
     try:
         text = header.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{header} cannot be read: {error}") from error
+    except OSError as error:
+        raise UserError(f"{header} cannot be read ({error.strerror}): name the header of your environment") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{header} is no text: name the header of your environment") from error
     found = re.findall(r'^\s*SEED_REGISTER_ENVIRONMENT\(\s*[\w:]+\s*,\s*"([^"]*)"\s*\)', text, re.MULTILINE)
     if len(found) != 1:
         raise UserError(

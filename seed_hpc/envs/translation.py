@@ -215,5 +215,10 @@ def attach(game: GameInfo, rom: bytes) -> bool:
     if library is None or not library.is_file():
         _native.check(native, native.seed_translation_load(game.index, None))
         return False
-    _native.check(native, native.seed_translation_load(game.index, os.fsencode(library)))
+    try:
+        _native.check(native, native.seed_translation_load(game.index, os.fsencode(library)))
+    except UserError as error:
+        _native.check(native, native.seed_translation_load(game.index, None))
+        log.warning("%s runs in the interpreter (same results, slower): %s; remove %s", game.name, error, library)
+        return False
     return True

@@ -34,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     run_parser = actions.add_parser("run", help="profile a short training run")
     run_parser.add_argument("--config", required=True, metavar="FILE", help="the experiment, as for `seed-hpc train`")
-    run_parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="passed on to `seed-hpc train`")
+    run_parser.add_argument(
+        "overrides", nargs="*", default=[], metavar="KEY=VALUE", help="passed on to `seed-hpc train`"
+    )
     run_parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for tables and traces")
     run_parser.add_argument("--if-possible", action="store_true", help="record a missing tool instead of failing")
     run_parser.add_argument("--results", metavar="DIR", help="where the profiled run goes, as for `seed-hpc train`")

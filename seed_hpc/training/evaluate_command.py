@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 1 unless the 95 %% interval of the gain on the environment's reference policy lies above 0",
     )
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for example evaluation.episodes=100")
+    parser.add_argument(
+        "overrides", nargs="*", default=[], metavar="KEY=VALUE", help="for example evaluation.episodes=100"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

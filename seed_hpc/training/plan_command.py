@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--agent", metavar="NAME", help="an agent with its defaults, on Pong")
     parser.add_argument("--gpu-memory", required=True, metavar="SIZE", help="of one GPU, for example 16GiB")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the plan to FILE")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for example training.unroll_length=40")
+    parser.add_argument(
+        "overrides", nargs="*", default=[], metavar="KEY=VALUE", help="for example training.unroll_length=40"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--or-resume", action="store_true", help="if the run of that --run-id exists, continue it (requeued jobs)"
     )
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for example training.total_frames=1e6")
+    parser.add_argument(
+        "overrides", nargs="*", default=[], metavar="KEY=VALUE", help="for example training.total_frames=1e6"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ def cache(tmp_path_factory):
         yield
 
 
-# A cartridge with code in RAM, one of four banks, one of slices; `make parity-native` compares all games with ale-py.
+# A cartridge with code in RAM, one of four banks, one of slices; docs/parity.md: what was compared with ale-py.
 @pytest.mark.parametrize("game", ["up_n_down", "crossbow", "montezuma_revenge"])
 def test_native_code_is_the_interpreter(game, monkeypatch):
     interpreted = load(game)
@@ -65,6 +65,16 @@ def test_a_library_that_is_no_translation_is_refused():
     path = str(_native.library_path("cpu")).encode()
     with pytest.raises(ValueError, match="no translation"):
         _native.check(library, library.seed_translation_load(ctypes.c_int32(find_game("pong").index), path))
+
+
+def test_a_damaged_library_in_the_cache_leaves_the_interpreter(monkeypatch, tmp_path, caplog):
+    monkeypatch.setenv("SEED_HPC_CACHE", str(tmp_path))
+    library = translation.library_path(rom_file("pong").read_bytes())
+    library.parent.mkdir()
+    library.write_bytes(b"no ELF file")
+    assert not translation.attach(find_game("pong"), rom_file("pong").read_bytes())
+    assert f"remove {library}" in caplog.text
+    load("pong").act(0)
 
 
 def test_no_compiler_is_one_sentence(monkeypatch):

@@ -26,7 +26,7 @@ rule build_kernels_cpu:
     message:
         "Building libseed_cpu.so"
     shell:
-        "python -m seed_hpc.cli kernels build --output {params.folder:q} --jobs {threads}" " >{log:q} 2>&1"
+        "python -m seed_hpc.cli kernels build --output {params.folder:q} --jobs {threads} >{log:q} 2>&1"
 
 
 rule build_kernels_cuda:
