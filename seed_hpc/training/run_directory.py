@@ -79,7 +79,8 @@ class RunDirectory:
         Raises:
             UserError: The run exists, its name cannot be a folder's, or the folder cannot be written.
         """
-        run_id = run_id or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        if run_id is None:
+            run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", run_id):
             raise UserError(f"run_id '{run_id}' is not allowed: use letters, digits, '.', '_' and '-'")
         path = results / experiment.name / run_id

@@ -85,6 +85,7 @@ def test_or_resume_starts_then_continues(command):
         (["training.total_frmes=1"], "did you mean 'total_frames'?"),
         (["--run-id", "a/b"], "run_id 'a/b' is not allowed"),
         (["--run-id", ".."], "run_id '..' is not allowed"),
+        (["--run-id", ""], "run_id '' is not allowed"),
         (["training.device=gpu"], "training.device=gpu is not a device"),
         (["training.precision=fp16"], "needs a CUDA device"),
         (["optimizer.backend=apex"], "needs a CUDA device"),
