@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 _SNAPSHOT = struct.Struct("<8sQqi?")
 _SNAPSHOT_MAGIC = b"SEEDEXT1"
 _MOST_RESTARTS = 3  # in a row without a step in between
+_START_S = 60.0  # a process that starts may take so long, however short `timeout_s` is
 _RESULTS = ("observations", "rewards", "terminations", "truncations")
 
 
@@ -203,8 +204,9 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         """Makes one environment in a process of its own, since it may crash."""
         process = _Process(describe, self._kind, self._name)
         try:
-            in_time = process.connection.poll(self._timeout_s)
-            answer = process.connection.recv() if in_time else f"no answer in {self._timeout_s:g} s"
+            patience_s = max(self._timeout_s, _START_S)
+            in_time = process.connection.poll(patience_s)
+            answer = process.connection.recv() if in_time else f"no answer in {patience_s:g} s"
         except (EOFError, OSError):
             answer = process.how_it_ended()
         finally:
@@ -218,19 +220,20 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         what = (self._kind, self._name, self._shape)
         return _Process(serve, memory, *what, self.num_envs, lanes, mode, self._first_env_id, descriptors=[memory])
 
-    def _answer(self, worker: _Worker) -> str | None:
+    def _answer(self, worker: _Worker, *, starts: bool = False) -> str | None:
         """Waits for a worker; returns None, or what went wrong."""
         connection = worker.process.connection
+        patience_s = max(self._timeout_s, _START_S) if starts else self._timeout_s
         try:
-            if not connection.poll(self._timeout_s):
-                return f"no answer in {self._timeout_s:g} s"
+            if not connection.poll(patience_s):
+                return f"no answer in {patience_s:g} s"
             answer = connection.recv_bytes()
         except (EOFError, OSError):
             return worker.process.how_it_ended()
         return None if answer == b"K" else answer[1:].decode(errors="replace")
 
     def _require(self, worker: _Worker, what: str) -> None:
-        if (fault := self._answer(worker)) is not None:
+        if (fault := self._answer(worker, starts=what.startswith("made"))) is not None:
             self.close()
             lanes = (
                 f"lane {worker.lanes[0]}"
