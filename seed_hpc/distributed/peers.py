@@ -107,7 +107,7 @@ class Peers:
         """Makes the exchange that the configuration names; "auto" times all of them and keeps the quickest."""
         from seed_hpc.distributed.exchange import GradientExchange
 
-        wanted = self.config.exchange
+        wanted: str = self.config.exchange
         candidates = {
             name: GradientExchange(
                 self.groups,

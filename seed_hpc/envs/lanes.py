@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from seed_hpc.errors import MissingDependencyError, UserError
 
@@ -149,7 +149,7 @@ def address_of(array: NDArray[Any] | None) -> ctypes.c_void_p | None:
     return None if array is None else ctypes.c_void_p(array.ctypes.data)
 
 
-def target_address(target: Any, name: str, shape: tuple[int, ...] | None, dtype: DTypeLike) -> int:
+def target_address(target: Any, name: str, shape: tuple[int, ...] | None, dtype: Any) -> int:
     """Returns the address of an array or CPU tensor to write into.
 
     Raises:

@@ -316,9 +316,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             if key not in _RESET_OPTIONS:
                 warnings.warn(f"reset ignores the option '{key}'; it knows {', '.join(_RESET_OPTIONS)}", stacklevel=2)
         mask = self._reset_mask(options.get("reset_mask"))
-        env_ids = self._first_env_id + np.arange(self.num_envs, dtype=np.int32)
+        numbers = self._first_env_id + np.arange(self.num_envs, dtype=np.int32)
         consecutive = self.rng == "ale"
-        seeds, env_ids = lane_seeds(seed, mask, env_ids, seeded=self._seeded, consecutive=consecutive)
+        seeds, env_ids = lane_seeds(seed, mask, numbers, seeded=self._seeded, consecutive=consecutive)
         if "mode" in options or "difficulty" in options:
             self._set_modes(options.get("mode"), options.get("difficulty"))
         rows = self._take_rows(final=False)

@@ -72,7 +72,7 @@ def average_sizes(launch: Launch, groups: list, sizes: list) -> list:
             expected = torch.arange(size, dtype=torch.float32) * factor
             errors.append(float((values - expected).abs().max()))
         exchange.close()
-        assert dist.get_pg_count() == 1, "process groups were left behind"
+        assert len(dist.distributed_c10d._world.pg_map) == 1, "process groups were left behind"
     return errors
 
 

@@ -375,7 +375,8 @@ def test_batches_that_are_copied_to_a_device_are_the_same():
     )
     staged.replay._is_staged = True
     for pair in (direct, staged):
-        pair.append(60)
+        pair.append(20)
+        pair.append(20)
     earlier = None
     for batch_size in (8, 8, 5):
         expected, found = (pair.replay.sample(batch_size) for pair in (direct, staged))
