@@ -328,6 +328,8 @@ def process_group(
     import torch
     import torch.distributed as dist
 
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(f"rank {launch.rank} is to use {device}, but torch sees no CUDA device: choose cpu")
     _choose_interface(launch)
     os.environ.update(
         RANK=str(launch.rank),
@@ -338,8 +340,6 @@ def process_group(
     timeout = datetime.timedelta(seconds=timeout_s)
     options: dict[str, Any] = {}
     if device.startswith("cuda"):
-        if not torch.cuda.is_available():
-            raise UserError(f"rank {launch.rank} is to use {device}, but torch sees no CUDA device: choose cpu")
         options["device_id"] = torch.device("cuda", launch.local_rank % torch.cuda.device_count())
         torch.cuda.set_device(options["device_id"])
     try:

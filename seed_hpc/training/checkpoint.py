@@ -78,12 +78,29 @@ class CheckpointStore:
                     path.unlink(missing_ok=True)
 
     def latest(self) -> Path | None:
-        """Returns the newest checkpoint, or None where there is none."""
+        """Returns the newest checkpoint, or None where there is none.
+
+        Raises:
+            UserError: There are checkpoints, but latest.json does not tell which of them counts.
+        """
+        index = self.folder / "latest.json"
+        whole = sorted(path for path in self.folder.glob("checkpoint_*.pt") if path.suffixes == [".pt"])
         try:
-            named = self.folder / str(json.loads((self.folder / "latest.json").read_text())["file"])
+            named = self.folder / str(json.loads(index.read_text())["file"])
+            if named in whole:
+                return named
+            reason = f"names {named.name}, which is not there"
+        except FileNotFoundError:
+            if len(whole) < 2:  # a run that ended while it wrote its first one
+                return None
+            reason = "is missing"
         except (OSError, ValueError, KeyError, TypeError):
+            reason = "is damaged"
+        if not whole:
             return None
-        return named if named.is_file() else None
+        raise UserError(
+            f'{index} {reason}: to go on from the newest file there, write {{"file": "{whole[-1].name}"}} into it'
+        )
 
 
 def _file_name(frames: int, rank: int = 0) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks, hosts and rendezvous address from the launchers' variables."""
 
+import os
 import subprocess
 
 import pytest
@@ -179,6 +180,7 @@ def test_cuda_without_a_device_is_a_user_error(monkeypatch):
     place = Launch(rank=1, world_size=2, local_rank=1, local_world_size=2, address="127.0.0.1", port=1)
     with pytest.raises(UserError, match="torch sees no CUDA device"), launch.process_group(place, device="cuda"):
         pass
+    assert os.environ.get("RANK") != "1"  # nothing of the group is left behind
 
 
 def test_rank_beyond_the_world():

@@ -92,8 +92,31 @@ def test_damaged_files_are_user_errors(tmp_path, content):
         load_checkpoint(path)
 
 
-def test_damaged_latest_json_is_no_checkpoint(tmp_path):
+def test_without_checkpoints_latest_json_does_not_matter(tmp_path):
     store = CheckpointStore(tmp_path)
     for text in ("", "[]", json.dumps({"file": "gone.pt"})):
         (tmp_path / "latest.json").write_text(text)
         assert store.latest() is None
+
+
+def test_checkpoints_are_not_passed_over_when_latest_json_is_lost(tmp_path):
+    store = CheckpointStore(tmp_path)
+    for frames in (1, 2):
+        store.save({"x": frames}, frames=frames)
+    index = tmp_path / "latest.json"
+    newest = store.latest()
+    for text, reason in (("", "is damaged"), ("[]", "is damaged"), (json.dumps({"file": "gone.pt"}), "names gone.pt")):
+        index.write_text(text)
+        with pytest.raises(UserError, match=reason):
+            store.latest()
+    index.unlink()
+    with pytest.raises(UserError, match="is missing") as caught:
+        store.latest()
+    index.write_text(str(caught.value).split("write ")[1].split(" into")[0])  # what the sentence says
+    assert store.latest() == newest
+
+
+def test_a_first_checkpoint_that_was_not_committed_does_not_count(tmp_path):
+    store = CheckpointStore(tmp_path)
+    store.write({"x": 1}, frames=1)
+    assert store.latest() is None

@@ -173,7 +173,8 @@ def test_wrong_usage_is_one_sentence(trained_run, tmp_path, capsys):
     (tmp_path / "no").touch()
     assert cli.main(["evaluate", str(trained_run.path), "--json", str(tmp_path / "no" / "x.json")]) == 2
     assert "cannot be written" in capsys.readouterr().err
-    (trained_run.path / "checkpoints" / "latest.json").unlink()
+    for path in (trained_run.path / "checkpoints").iterdir():
+        path.unlink()
     assert cli.main(["evaluate", str(trained_run.path)]) == 2
     assert "has no checkpoint yet" in capsys.readouterr().err
 
