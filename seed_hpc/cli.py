@@ -79,6 +79,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output has gone: `seed-hpc ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
         return 141
+    except MemoryError as error:
+        reason = str(error) or "not enough memory: lower the sizes"
+        print(f"seed-hpc {args.command}: {reason}", file=sys.stderr)
+        return 2
     except OSError as error:
         if error.filename is None:
             raise

@@ -1,14 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are whole or absent: written beside their place, flushed to the disk, then renamed."""
+"""Files that are whole or absent: written beside their place, flushed to the disk, then renamed. And reading JSON."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from seed_hpc.errors import UserError
+
+
+def new_file(text: str) -> Path:
+    """Returns the path of a file to write; an argparse type, so that a bad one is refused before the work it is for.
+
+    Raises:
+        argparse.ArgumentTypeError: A file cannot be made there.
+    """
+    path = Path(text)
+    if text == "-":  # the terminal, where a command offers that
+        return path
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{path} is a folder: name a file")
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"{path} cannot be written: {folder} is no folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"{path} cannot be written: you may not write to {folder}")
+    return path
+
+
+def read_json_object(path: Path, advice: str) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Args:
+        path: The file.
+        advice: What to do if it is none: "name a kernels.json".
+
+    Raises:
+        UserError: The file does not exist or holds something else.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist: {advice}") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read as JSON: {advice}") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path} holds no JSON object: {advice}")
+    return value
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -30,8 +30,32 @@ def test_every_command_has_help(command, capsys):
 
 def test_a_file_that_cannot_be_written_is_wrong_usage(tmp_path, capsys):
     (tmp_path / "file").touch()
-    assert cli.main(["topology", "--device", "cpu", "--json", str(tmp_path / "file" / "x.json")]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].endswith("file cannot be used (File exists)")
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["topology", "--device", "cpu", "--json", str(tmp_path / "file" / "x.json")])
+    assert capsys.readouterr().err.endswith("file is no folder\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bench env",
+        "bench loop --agent ppo",
+        "bench replay",
+        "bench sampler",
+        "bench scaling --config pong_ppo",
+        "parity",
+    ],
+)
+def test_a_long_measurement_refuses_a_bad_file_before_it_begins(command, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([*command.split(), "--json", str(tmp_path)])
+    assert capsys.readouterr().err.endswith(f"{tmp_path} is a folder: name a file\n")
+
+
+def test_what_does_not_fit_into_memory_is_one_sentence(capsys):
+    command = ["bench", "replay", "--observations", "numbers", "--entries", "99999999999999999", "--against", "numpy"]
+    assert cli.main(command) == 2
+    assert "lower its capacity" in capsys.readouterr().err
 
 
 def test_a_reader_that_has_gone_leaves_no_traceback():

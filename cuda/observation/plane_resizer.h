@@ -4,11 +4,9 @@
 //
 // A plain reference loop serves every size. For the coverage rule there is an AVX2 path, chosen at run time:
 //   1. Coverage weights of an axis are integers in units of 1 / q, where source : target = p : q in lowest terms, so
-//   the
-//      exact result is sum / T with T = p_x * p_y, and the sum needs no floating point.
-//   2. Columns first: weighted sums of the source rows of one target row, in 16 bits. When these source rows are as
-//   they
-//      were in the picture before, which a thread's next lane often shows as well, the target row is, too.
+//      the exact result is sum / T with T = p_x * p_y, and the sum needs no floating point.
+//   2. Columns first: weighted sums of the source rows of one target row, in 16 bits. When these source rows are
+//      as they were in the picture before, which a thread's next lane often shows as well, the target row is, too.
 //   3. Rows: windows of eight such sums, a byte shuffle per pair of taps, multiply-add into 32-bit sums.
 //   4. Division by T: by a multiplication in 16 bits while 255 T fits, else in float32.
 //   5. OpenCV's float32 sum differs from sum / T by a few parts in 10^7, so both round to the same byte unless sum / T

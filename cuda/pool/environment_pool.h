@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "checks.h"
+#include "checksum.h"
 #include "seed/environment.h"
 
 namespace seed {
@@ -81,7 +82,7 @@ inline seed_status fail_environment(int32_t lane, const seed_env_lane& state, co
 
 // ---- Snapshots ---------------------------------------------------------------------------------------------------
 
-constexpr char kEnvSnapshotMagic[8] = {'S', 'E', 'E', 'D', 'E', 'N', 'V', '1'};
+constexpr char kEnvSnapshotMagic[8] = {'S', 'E', 'E', 'D', 'E', 'N', 'V', '2'};
 
 // What comes before the bytes of a lane.
 struct EnvSnapshotHeader {
@@ -95,13 +96,6 @@ inline int64_t env_snapshot_size(const seed_env_description& about) {
   return int64_t(sizeof(EnvSnapshotHeader)) + about.lane_bytes;
 }
 
-// FNV-1a.
-inline uint64_t env_snapshot_checksum(const uint8_t* bytes, size_t count) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < count; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  return hash;
-}
-
 // Writes the header before the lane's bytes, which are at `bytes + sizeof(EnvSnapshotHeader)` already.
 inline void write_env_snapshot_header(const seed_env_description& about, uint8_t* bytes) {
   EnvSnapshotHeader header{};
@@ -109,7 +103,7 @@ inline void write_env_snapshot_header(const seed_env_description& about, uint8_t
   std::strncpy(header.name, about.name, sizeof header.name - 1);
   header.version = SEED_ENVIRONMENT_VERSION;
   header.lane_bytes = uint32_t(about.lane_bytes);
-  header.checksum = env_snapshot_checksum(bytes + sizeof header, header.lane_bytes);
+  header.checksum = hash_bytes(bytes + sizeof header, header.lane_bytes);
   std::memcpy(bytes, &header, sizeof header);
 }
 
@@ -123,8 +117,7 @@ inline seed_status check_env_snapshot(const seed_env_description& about, const u
     return fail(SEED_INVALID_ARGUMENT, "the snapshot is one of '%.63s', the pool runs '%s'", header.name, about.name);
   if (header.version != SEED_ENVIRONMENT_VERSION || header.lane_bytes != uint32_t(about.lane_bytes))
     return fail(SEED_INVALID_ARGUMENT, "the snapshot is one of another version of '%s'", about.name);
-  if (size != env_snapshot_size(about) ||
-      header.checksum != env_snapshot_checksum(bytes + sizeof header, header.lane_bytes))
+  if (size != env_snapshot_size(about) || header.checksum != hash_bytes(bytes + sizeof header, header.lane_bytes))
     return fail(SEED_INVALID_ARGUMENT, "the snapshot is damaged");
   return SEED_OK;
 }

@@ -6,8 +6,9 @@
 #include <new>
 #include <vector>
 
+#include "checks.h"
+#include "checksum.h"
 #include "envs/atari.h"
-#include "error.h"
 #include "games/tables.h"
 #include "machine/console.h"
 #include "machine/program.h"
@@ -38,16 +39,6 @@ seed_status check_game(int32_t index) {
   if (index >= 0 && index < kNumGames) return SEED_OK;
   return fail(SEED_NOT_FOUND, "game index %d is outside 0..%d", index, kNumGames - 1);
 }
-
-seed_status check_pointer(const void* pointer, const char* name) {
-  return pointer != nullptr ? SEED_OK : fail(SEED_INVALID_ARGUMENT, "%s must not be NULL", name);
-}
-
-#define SEED_CHECK(call)                              \
-  do {                                                \
-    const seed_status check_status = (call);          \
-    if (check_status != SEED_OK) return check_status; \
-  } while (false)
 
 seed_status check_options(const seed_machine_options& options) {
   const float p = options.repeat_action_probability;
@@ -105,7 +96,7 @@ void map_pixels(const uint8_t* pixels, int64_t num_pixels, const uint8_t* palett
 
 // ---- Snapshots ---------------------------------------------------------------------------------------------------
 
-constexpr uint32_t kStateVersion = 1;  // of the format around the state
+constexpr uint32_t kStateVersion = 2;  // of the format around the state
 constexpr char kStateMagic[8] = {'S', 'E', 'E', 'D', 'A', 'T', 'A', 'R'};
 
 struct StateHeader {
@@ -117,13 +108,6 @@ struct StateHeader {
   uint64_t size_bytes;  // of the whole snapshot
   uint64_t checksum;    // of everything behind the header
 };
-
-// FNV-1a, 64 bits.
-uint64_t checksum(const uint8_t* bytes, size_t size_bytes) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < size_bytes; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  return hash;
-}
 
 size_t snapshot_bytes(const seed_machine& machine) {
   return sizeof(StateHeader) + sizeof(AtariState) + 2 * static_cast<size_t>(machine.picture_bytes());
@@ -427,7 +411,7 @@ seed_status seed_machine_save(const seed_machine* machine, int32_t include_rng, 
   const std::vector<uint8_t>& pixels = machine->pictures.pixels();
   std::memcpy(body + sizeof machine->state, pixels.data(), pixels.size());
   StateHeader header = snapshot_header(*machine, include_rng != 0);
-  header.checksum = checksum(body, sizeof machine->state + pixels.size());
+  header.checksum = hash_bytes(body, sizeof machine->state + pixels.size());
   std::memcpy(state, &header, sizeof header);
   return SEED_OK;
 }
@@ -450,7 +434,7 @@ seed_status seed_machine_restore(seed_machine* machine, const uint8_t* state, in
   }
   const uint8_t* const body = state + sizeof header;
   if (header.size_bytes != expected.size_bytes || size != static_cast<int64_t>(expected.size_bytes) ||
-      header.checksum != checksum(body, expected.size_bytes - sizeof header)) {
+      header.checksum != hash_bytes(body, expected.size_bytes - sizeof header)) {
     return fail(SEED_INVALID_ARGUMENT, "the state is damaged");
   }
   const AtariState own = machine->state;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "checksum.h"
 #include "pool/pool_options.h"
 
 namespace seed {
@@ -21,19 +22,6 @@ struct LaneHeader {
   uint64_t size_bytes;       // of the whole snapshot
   uint64_t checksum;         // of everything behind the header
 };
-
-// FNV-1a over 64-bit words, with the rest byte by byte.
-inline uint64_t hash_bytes(const uint8_t* bytes, size_t count) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    uint64_t word;
-    std::memcpy(&word, bytes + i, 8);
-    hash = (hash ^ word) * 0x100000001b3u;
-  }
-  for (; i < count; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  return hash;
-}
 
 inline seed_status read_lane_header(const uint8_t* bytes, int64_t size, const char (&magic)[8], LaneHeader& header) {
   if (size < int64_t(sizeof header)) return fail(SEED_INVALID_ARGUMENT, "this is no snapshot of a lane");

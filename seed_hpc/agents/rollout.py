@@ -197,10 +197,19 @@ def allocate_rollout(step: Inputs, behaviour: Mapping[str, Tensor], state_BS: Te
         behaviour: What the agent records in one step, (B, ...) each.
         state_BS: State of the network's core.
         num_steps: T.
+
+    Raises:
+        MemoryError: The device has no room for it.
     """
 
     def buffer(like_BX: Tensor, length: int = num_steps) -> Tensor:
-        return torch.zeros((length, *like_BX.shape), dtype=like_BX.dtype, device=like_BX.device)
+        try:
+            return torch.zeros((length, *like_BX.shape), dtype=like_BX.dtype, device=like_BX.device)
+        except RuntimeError as error:  # of torch's allocators, or of a size beyond 64 bits
+            raise MemoryError(
+                f"a rollout of {num_steps} steps of {like_BX.shape[0]} environments does not fit into the memory of "
+                f"{like_BX.device}: lower training.unroll_length or env.num_envs"
+            ) from error
 
     reward_B, first_B = step.previous_reward_TB[0], step.first_TB[0]
     return Rollout(

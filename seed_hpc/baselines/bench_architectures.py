@@ -22,7 +22,7 @@ from rich.table import Table
 
 from seed_hpc.config import Experiment, load_experiment
 from seed_hpc.errors import UserError
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, write_json
 from seed_hpc.report.architectures import CLOSED_LOOP, FILE
 from seed_hpc.training.process import prepare_process
 from seed_hpc.training.run_directory import command_line, commit, hardware, versions
@@ -69,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--actors", type=int, default=0, help="actor processes (default: processors)")
     parser.add_argument(
         "--json",
-        type=Path,
-        default=DEFAULT_JSON,
+        type=new_file,
+        default=str(DEFAULT_JSON),
         metavar="FILE",
         help=f"all figures and curves (default {DEFAULT_JSON}, which the report shows)",
     )
@@ -86,7 +86,6 @@ def run(args: argparse.Namespace) -> int:
     num_actors = args.actors or len(os.sched_getaffinity(0))
     seeds = _seeds(args.seeds)
     check(experiment, num_actors, args.seconds)
-    _make_folder(args.json.parent)
     measured_commit = commit()  # before the measurement: a checkout may move on meanwhile
     runs: list[Run] = []
     for seed in seeds:
@@ -109,14 +108,6 @@ def _seeds(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
         raise UserError(f"--seeds is '{text}', it must be integers separated by commas") from error
-
-
-def _make_folder(folder: Path) -> None:
-    """Finds out before the measurement, which takes minutes, whether its figures can be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder} cannot be made ({error.strerror}): choose another file with --json") from error
 
 
 def check(experiment: Experiment, num_actors: int, seconds: float) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from seed_hpc.distributed import launch, planner, topology
 from seed_hpc.errors import RunFailedError, UserError, nearest
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, write_json
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-bytes", type=int, default=16_777_216, help="largest size (default: %(default)s)")
     parser.add_argument("--factor", type=int, default=16, help="from one size to the next (default: %(default)s)")
     parser.add_argument("--iterations", type=int, default=10, help="timed calls per size (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="also write the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

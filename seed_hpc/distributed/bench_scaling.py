@@ -26,7 +26,7 @@ from typing import Any
 from seed_hpc.config import Experiment, load_experiment
 from seed_hpc.distributed import planner, topology
 from seed_hpc.errors import RunFailedError, UserError
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus-per-node", type=int, default=8, help="of the projected machine (default: %(default)s)")
     parser.add_argument("--frames-per-s", type=float, help="project from this speed of one GPU, not the measured one")
     parser.add_argument("--links", type=Path, help="topology description whose links the projection takes")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="also write the result as JSON")
     parser.add_argument("overrides", nargs="*", default=[], metavar="KEY=VALUE", help="of the experiment")
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from seed_hpc.distributed import launch, planner, topology
 from seed_hpc.errors import UserError
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, write_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options."""
     parser.add_argument("--file", type=Path, help="topology description (YAML or JSON) instead of NVML")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="also write the result as JSON")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="what the ranks compute on")
     parser.add_argument("--megabytes", type=float, default=6.7, help="size of the gradients (default: %(default)s)")
     parser.add_argument("--measure", action="store_true", help="time the exchanges (needs two ranks or more)")

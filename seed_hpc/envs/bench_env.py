@@ -27,7 +27,7 @@ from seed_hpc.envs.games import find_game
 from seed_hpc.envs.parity import import_ale_py
 from seed_hpc.envs.roms import read_rom, rom_folder
 from seed_hpc.errors import MissingDependencyError, UserError, nearest
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, write_json
 from seed_hpc.training.run_directory import command_line, commit, hardware, versions
 
 FRAMESKIP = 4
@@ -297,7 +297,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="about how long one repeat of an engine takes")
     parser.add_argument("--interpreter", action="store_true", help="do not use native code made from the cartridge")
     parser.add_argument("--rom-folder", type=Path, help="folder of <game>.bin files (default: the ale-py package)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="write all figures to FILE")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -66,14 +66,38 @@ class CudaDevice:
         Raises:
             UserError: It is somewhere else, or its shape, type or layout is another.
         """
-        if (
-            getattr(target, "device", None) != self.torch_device
-            or tuple(target.shape) != shape
-            or target.dtype != dtype
-            or not target.is_contiguous()
-        ):
-            raise UserError(f"{name} must be a contiguous {dtype} tensor of shape {shape} on {self.torch_device}")
+        check_target(target, name, shape, dtype, self.torch_device)
         return int(target.data_ptr())
+
+    def actions(self, actions: Any, shape: tuple[int, ...] | None, dtype: torch.dtype) -> Tensor:
+        """Returns actions as a contiguous tensor on the device.
+
+        Raises:
+            UserError: They have another shape, or are no numbers of that kind.
+        """
+        import torch
+
+        tensor = torch.as_tensor(actions)
+        if tuple(tensor.shape) != shape:
+            raise UserError(f"actions have the shape {tuple(tensor.shape)}, they must have {shape}")
+        is_number = tensor.dtype != torch.bool and not tensor.dtype.is_complex
+        if not is_number or (tensor.dtype.is_floating_point and not dtype.is_floating_point):
+            wanted = "numbers" if dtype.is_floating_point else "integers"
+            raise UserError(f"actions are of type {tensor.dtype}, they must be {wanted}")
+        return tensor.to(self.torch_device, dtype).contiguous()
+
+
+def check_target(
+    target: Any, name: str, shape: tuple[int, ...] | None, dtype: torch.dtype, device: torch.device
+) -> None:
+    """Raises a `UserError` unless `target` is a contiguous tensor of this shape and type on the device."""
+    if (
+        getattr(target, "device", None) != device
+        or tuple(target.shape) != shape
+        or target.dtype != dtype
+        or not target.is_contiguous()
+    ):
+        raise UserError(f"{name} must be a contiguous {dtype} tensor of shape {shape} on {device}")
 
 
 def find_device(name: str, *, library: bool = True) -> torch.device:

@@ -165,13 +165,5 @@ class CudaNativeVectorEnv(NativeVectorEnv):
 
     def _read_actions(self, actions: Any) -> None:
         """Puts the actions on the device; keeps them until the next step, which is behind this one on the stream."""
-        torch = self._torch
-        tensor = torch.as_tensor(actions)
-        if tuple(tensor.shape) != self.action_space.shape:
-            raise UserError(f"actions have the shape {tuple(tensor.shape)}, they must have {self.action_space.shape}")
-        is_number = tensor.dtype != torch.bool and not tensor.dtype.is_complex
-        if not is_number or (tensor.dtype.is_floating_point and not self.continuous):
-            wanted = "numbers" if self.continuous else "integers"
-            raise UserError(f"actions are of type {tensor.dtype}, they must be {wanted}")
-        self._actions = tensor.to(self._device.torch_device, self._action_dtype).contiguous()
+        self._actions = self._device.actions(actions, self.action_space.shape, self._action_dtype)
         self._actions_address = self._actions.data_ptr()

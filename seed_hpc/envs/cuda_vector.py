@@ -171,11 +171,5 @@ class CudaAtariVectorEnv(AtariVectorEnv):
 
     def _read_actions(self, actions: Any) -> None:
         """Puts the actions on the device; keeps them until the next step, which is behind this one on the stream."""
-        torch = self._torch
-        tensor = torch.as_tensor(actions)
-        if tuple(tensor.shape) != (self.num_envs,):
-            raise UserError(f"actions have the shape {tuple(tensor.shape)}, they must have {(self.num_envs,)}")
-        if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool:
-            raise UserError(f"actions are of type {tensor.dtype}, they must be integers")
-        self._actions = tensor.to(self._device.torch_device, torch.int64).contiguous()
+        self._actions = self._device.actions(actions, (self.num_envs,), self._torch.int64)
         self._actions_address = self._actions.data_ptr()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from pathlib import Path
 
 from gymnasium import spaces
@@ -78,13 +79,22 @@ def write_template(name: str, folder: Path) -> list[Path]:
 def _list(names: list[str]) -> int:
     from seed_hpc.envs.environment_build import built_names
 
-    infos = [find_environment(name) for name in names or [*library_environments(), *built_names()]]
+    infos, broken = [], []
+    for name in names or [*library_environments(), *built_names()]:
+        try:
+            infos.append(find_environment(name))
+        except UserError as error:
+            if names:
+                raise
+            broken.append(f"{name}: {error}")  # one of the cache's; the others are there all the same
     table = Table("environment", "observation", "action", "steps", "options")
     for info in infos:
         options = "\n".join(f"{option.name}={option.value:g}: {option.text}" for option in info.options)
         table.add_row(info.name, _observation(info), _action(info), str(info.max_episode_steps or "any"), options)
     Console().print(table)
-    return 0
+    for reason in broken:
+        print(reason, file=sys.stderr)
+    return 1 if broken else 0
 
 
 def _observation(info: EnvironmentInfo) -> str:

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seed_hpc.errors import UserError
+from seed_hpc.envs.cuda_device import check_target
 from seed_hpc.training.streams import Signal, Stream
 
 
@@ -63,7 +63,8 @@ class HostTransfer:
             UserError: A target is something else.
         """
         for name, target in targets.items():
-            self._check(name, target)
+            source = self._sources[name]
+            check_target(target, name, tuple(source.shape), source.dtype, self._device)
         self._targets = targets
         self._turn = 1 - self._turn
         self._copied[self._turn].synchronize()
@@ -94,15 +95,3 @@ class HostTransfer:
     def _current(self) -> AbstractContextManager[Any]:
         """The caller's stream on the device, whichever device is the current one."""
         return torch.cuda.device(self._device) if self._device.type == "cuda" else contextlib.nullcontext()
-
-    def _check(self, name: str, target: Any) -> None:
-        source = self._sources[name]
-        if (
-            getattr(target, "device", None) != self._device
-            or target.shape != source.shape
-            or target.dtype != source.dtype
-            or not target.is_contiguous()
-        ):
-            raise UserError(
-                f"{name} must be a contiguous {source.dtype} tensor of shape {tuple(source.shape)} on {self._device}"
-            )

@@ -20,7 +20,7 @@ from seed_hpc.envs.games import find_game, game_names
 from seed_hpc.envs.parity import Comparison
 from seed_hpc.envs.roms import read_rom
 from seed_hpc.errors import UserError, nearest
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=int, default=0, help="games at a time (default: one a processor)")
     parser.add_argument("--rom-folder", type=Path, help="folder of <game>.bin files (default: the ale-py package)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every comparison to FILE")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="write every comparison to FILE")
     parser.add_argument(
         "--table",
         type=Path,

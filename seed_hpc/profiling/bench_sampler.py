@@ -26,7 +26,7 @@ import torch
 from rich.console import Console
 
 from seed_hpc.errors import UserError
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, write_json
 from seed_hpc.profiling.sampler import DEFAULT_HZ, Sampler, read_samples
 
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--limit", type=float, metavar="PERCENT", help="exit 1 where the median overhead is above")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="also write the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

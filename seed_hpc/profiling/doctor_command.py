@@ -7,13 +7,12 @@ import argparse
 import json
 import math
 import sys
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from seed_hpc.errors import UserError
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, write_json
 from seed_hpc.profiling.doctor import GIB, Check, Machine, Plan, examine, to_json
 
 _MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[bold red]FAIL[/]", "absent": "[dim]absent[/]"}
@@ -21,7 +20,7 @@ _MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[bold red]FA
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the checks to FILE ('-' for the terminal)")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="write the checks to FILE ('-' for the terminal)")
     parser.add_argument("--host-memory", type=float, default=0.0, metavar="GIB", help="main memory that the run needs")
     parser.add_argument("--gpu-memory", type=float, default=0.0, metavar="GIB", help="memory that it needs on each GPU")
     parser.add_argument("--results", default="results", metavar="DIR", help="where runs write (default: results)")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
-import json
 import os
 import platform
 import re
@@ -31,7 +30,7 @@ from seed_hpc import _native
 from seed_hpc.envs import environment_build, roms, translation
 from seed_hpc.envs.games import GameInfo, find_game, game_names
 from seed_hpc.errors import MissingDependencyError, RunFailedError, UserError
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, read_json_object, write_json
 from seed_hpc.profiling.gpu_resources import (
     ARCHITECTURES,
     KernelResources,
@@ -83,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     inspect = actions.add_parser("inspect", help="show libraries, registers, spills and occupancy")
     inspect.add_argument("records", nargs="*", type=Path, metavar="PATH", help=f"{RECORD} files or folders with them")
-    inspect.add_argument("--json", type=Path, metavar="FILE", help="write the records to FILE")
+    inspect.add_argument("--json", type=new_file, metavar="FILE", help="write the records to FILE")
     actions.add_parser("list", help="list the libraries that would be loaded and what the compiler knows")
 
 
@@ -458,14 +457,9 @@ def read_records(paths: Sequence[Path]) -> list[dict[str, Any]]:
         if not files:
             raise UserError(f"{path} holds no {RECORD}: run `seed-hpc kernels build` first")
         for file in files:
-            try:
-                record = json.loads(file.read_text(encoding="utf-8"))
-            except FileNotFoundError as error:
-                raise UserError(f"{file} does not exist: run `seed-hpc kernels build` first") from error
-            except (OSError, ValueError) as error:
-                raise UserError(f"{file} cannot be read as JSON") from error
-            if not isinstance(record, dict) or not {"backend", "arch", "status", "kernels"} <= record.keys():
-                raise UserError(f"{file} is no record of `seed-hpc kernels build`")
+            record = read_json_object(file, "`seed-hpc kernels build` writes such records")
+            if not {"backend", "arch", "status", "kernels"} <= record.keys():
+                raise UserError(f"{file} is no record of `seed-hpc kernels build`: build the library again")
             records.append(record)
     return records
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from seed_hpc.errors import UserError
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, write_json
 from seed_hpc.profiling import profiled_run
 from seed_hpc.profiling.profiler_files import parse_since, read_profiler_file, refuse_stale
 from seed_hpc.profiling.sampler import Sampler, read_samples
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     parse = actions.add_parser("parse", help="read an nsys, ncu or torch.profiler file")
     parse.add_argument("file", type=Path, help="SQLite export or CSV of nsys, CSV of ncu, or torch.profiler trace")
-    parse.add_argument("--json", type=Path, metavar="FILE", help="write the tables to FILE ('-' for the terminal)")
+    parse.add_argument("--json", type=new_file, metavar="FILE", help="write the tables to FILE ('-' for the terminal)")
     parse.add_argument("--since", metavar="RUN|TIME", help="refuse a file written before this run or time")
     parse.add_argument("--top", type=int, default=15, metavar="N", help="rows to print (default 15)")
 
@@ -57,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     ceilings_parser = actions.add_parser("ceilings", help="measure the ceilings of the roofline on this device")
     ceilings_parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="default: cuda")
-    ceilings_parser.add_argument("--json", type=Path, metavar="FILE", help="write them, as RUN/profile/ceilings.json")
+    ceilings_parser.add_argument(
+        "--json", type=new_file, metavar="FILE", help="write them, as RUN/profile/ceilings.json"
+    )
 
     sample = actions.add_parser("sample", help="sample the GPUs and the host while a command runs")
     sample.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the samples")

@@ -19,7 +19,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seed_hpc.errors import MissingDependencyError, UserError, nearest
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, write_json
 from seed_hpc.replay import PrioritizedReplay, Transitions
 from seed_hpc.training.run_directory import command_line, commit, hardware, versions
 
@@ -360,7 +359,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--num-threads", type=int, default=0, help="threads of torch and ours (default: processors)")
     parser.add_argument("--repeats", type=int, default=7, help="interleaved repeats (default 7)")
     parser.add_argument("--seconds", type=float, default=0.5, help="about how long one repeat of an operation takes")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="write all figures to FILE")
 
 
 def run(args: argparse.Namespace) -> int:

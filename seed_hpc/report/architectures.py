@@ -7,7 +7,6 @@ as long. A figure is its median over the seeds with their range; a figure that w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from seed_hpc.errors import UserError
+from seed_hpc.files import read_json_object
 from seed_hpc.report import wording
 from seed_hpc.report.findings import Finding
 from seed_hpc.report.run_record import finite_or_none
@@ -66,13 +66,8 @@ def load_architectures(path: Path) -> JsonObject:
         UserError: The file does not exist or is no such measurement.
     """
     advice = "measure again with `seed-hpc bench architectures`, or remove the file"
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist: `seed-hpc bench architectures` writes it") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as JSON: {advice}") from error
-    if not isinstance(record, dict) or record.get("schema_version") != 1:
+    record = read_json_object(path, advice)
+    if record.get("schema_version") != 1:
         raise UserError(f"{path} is no measurement of architectures of this version: {advice}")
     runs = record.get("runs")
     if not isinstance(runs, list) or not runs or not all(map(_is_run, runs)):

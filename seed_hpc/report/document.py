@@ -6,11 +6,9 @@ Nothing is measured here. A figure that no run recorded is absent, and `not_meas
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from seed_hpc.report import wording
 from seed_hpc.report.architectures import architecture_findings
 from seed_hpc.report.compare import DEFAULT_TOLERANCE, compare_runs
 from seed_hpc.report.findings import SEVERITIES, Finding, analysis_findings, kernel_findings, run_findings
-from seed_hpc.report.run_record import RunRecord, finite_or_none, thin
+from seed_hpc.report.run_record import RunRecord, finite_or_none, schema, thin
 from seed_hpc.report.statistics import bootstrap_mean, quantile
 
 SCHEMA_VERSION = 1
@@ -82,8 +80,7 @@ def build_document(
 
 def validate_document(document: Mapping[str, Any]) -> None:
     """Checks a document against schema.json (draft 2020-12); a failure is our bug, not the user's."""
-    schema = json.loads(files("seed_hpc.report").joinpath("schema.json").read_text(encoding="utf-8"))
-    jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
+    jsonschema.validate(document, schema(), cls=jsonschema.Draft202012Validator)
 
 
 def run_section(run: RunRecord) -> JsonObject:

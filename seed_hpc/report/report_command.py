@@ -14,7 +14,8 @@ from typing import Any
 from rich.console import Console
 
 from seed_hpc.errors import UserError
-from seed_hpc.files import write_json, write_text
+from seed_hpc.files import new_file, read_json_object, write_json, write_text
+from seed_hpc.profiling.kernels_command import read_records
 from seed_hpc.report import wording
 from seed_hpc.report.architectures import FILE as ARCHITECTURES_FILE
 from seed_hpc.report.architectures import load_architectures
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help=f"change that does not matter (default {DEFAULT_TOLERANCE})",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="with --compare: write the verdicts to FILE")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="with --compare: write the verdicts to FILE")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -112,7 +113,7 @@ def write_report(
         raise UserError(f"--jobs {jobs} is no folder")
     document = build_document(
         records,
-        kernels=[_read_object(path, "a kernels.json of `seed-hpc kernels build`") for path in kernels],
+        kernels=read_records(kernels),
         jobs=read_jobs(jobs) if jobs is not None else [],
         title=title,
         commit=_commit(),
@@ -168,7 +169,7 @@ def _section(path: Path) -> dict[str, Any]:
     """The run's section: made from a run directory, or taken from a report.json of one run."""
     if path.is_dir():
         return run_section(load_run(path))
-    document = _read_object(path, "a run directory or a report.json")
+    document = read_json_object(path, "name a run directory or a report.json")
     runs = document.get("runs")
     if not isinstance(runs, list) or not runs or document.get("schema_version") != 1:
         raise UserError(f"{path} is no report.json of this version: name a run directory or a report.json")
@@ -189,18 +190,6 @@ def _print_comparisons(baseline: dict[str, Any], comparisons: Sequence[Compariso
             values = f"{wording.number(comparison.baseline_value)} -> {wording.number(comparison.value)}, "
         text = f"{comparison.run}: {names[comparison.metric]}: {comparison.verdict}: {values}{comparison.text}"
         console.print(text, markup=False)
-
-
-def _read_object(path: Path, what: str) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist: name {what}") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as JSON: name {what}") from error
-    if not isinstance(value, dict):
-        raise UserError(f"{path} holds no JSON object: name {what}")
-    return value
 
 
 def _refuse_equal_labels(labels: Sequence[str]) -> None:

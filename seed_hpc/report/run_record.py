@@ -7,13 +7,16 @@ run wrote again replace the earlier ones, and a file that is absent leaves its f
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import yaml
 
 from seed_hpc.errors import UserError
@@ -121,9 +124,9 @@ def load_run(directory: Path) -> RunRecord:
         info=info,
         config=_read_config(directory / "config.yaml", notes),
         metrics=read_metrics(directory / "metrics.jsonl", notes),
-        evaluation=_read_optional(directory / "evaluation.json", notes),
+        evaluation=_read_optional(directory / "evaluation.json", "evaluation_file", notes),
         profiles=_read_profiles(directory / "profile", notes),
-        analysis=_read_optional(directory / "profile" / "analysis.json", notes),
+        analysis=_read_optional(directory / "profile" / "analysis.json", "analysis_file", notes),
         notes=notes,
     )
 
@@ -181,19 +184,32 @@ def _read_json(path: Path) -> Any:
         return None
 
 
-def _read_optional(path: Path, notes: list[str]) -> JsonObject | None:
+@functools.cache
+def schema() -> JsonObject:
+    """Returns schema.json: of the report, and in `$defs` of the files it is made from."""
+    return dict(json.loads(files("seed_hpc.report").joinpath("schema.json").read_text(encoding="utf-8")))
+
+
+def _read_optional(path: Path, kind: str, notes: list[str]) -> JsonObject | None:
+    """Reads a file of `kind`, a name in the schema's `$defs`; one that is something else is left out with a note."""
     if not path.is_file():
         return None
     value = _read_json(path)
     if not isinstance(value, dict):
         notes.append(f"{path.name}: damaged (no JSON object), left out")
         return None
+    checked = {"$ref": f"#/$defs/{kind}", "$defs": schema()["$defs"]}
+    fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(checked).iter_errors(value))
+    if fault is not None:
+        place = ".".join(map(str, fault.absolute_path)) or "the file"
+        notes.append(f"{path.name}: damaged ({place}: {fault.message:.100}), left out")
+        return None
     return value
 
 
 def _read_profiles(folder: Path, notes: list[str]) -> list[JsonObject]:
-    tables = [_read_optional(path, notes) for path in sorted(folder.glob("*-rank*.json"))]
-    return [table for table in tables if table is not None and "tool" in table]
+    tables = [_read_optional(path, "profile_file", notes) for path in sorted(folder.glob("*-rank*.json"))]
+    return [table for table in tables if table is not None]
 
 
 def _read_config(path: Path, notes: list[str]) -> JsonObject:

@@ -15,14 +15,13 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from seed_hpc.config import Experiment, default_experiment, load_experiment
 from seed_hpc.errors import UserError
-from seed_hpc.files import write_json
+from seed_hpc.files import new_file, write_json
 from seed_hpc.profiling import ranges
 from seed_hpc.training.loop import ClosedLoop
 from seed_hpc.training.process import prepare_process
@@ -62,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="at least so long is each way of a repeat (default 5)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="write all figures to FILE")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for example env.num_envs=64")
 
 

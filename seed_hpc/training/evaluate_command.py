@@ -10,6 +10,7 @@ from typing import Any
 
 from seed_hpc.config import load_resolved
 from seed_hpc.errors import UserError
+from seed_hpc.files import new_file, write_json
 from seed_hpc.training.process import prepare_process
 
 logger = logging.getLogger(__name__)
@@ -19,7 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="results/<experiment>/<run_id>")
     parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="default: the newest of the run")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write (default: RUN_DIR/evaluation.json)")
+    parser.add_argument(
+        "--json", type=new_file, metavar="FILE", help="where to write (default: RUN_DIR/evaluation.json)"
+    )
     parser.add_argument("--no-gif", action="store_true", help="do not record an episode")
     parser.add_argument(
         "--require-better-than-random",
@@ -40,7 +43,6 @@ def run(args: argparse.Namespace) -> int:
     """Evaluates; returns 1 only where --require-better-than-... is not met."""
     prepare_process()
     from seed_hpc.envs.environment_table import is_environment
-    from seed_hpc.files import write_json
     from seed_hpc.training.checkpoint import CheckpointStore
     from seed_hpc.training.episode_gif import record_episode
     from seed_hpc.training.evaluate import beats_random, beats_reference, evaluate

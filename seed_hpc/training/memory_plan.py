@@ -58,6 +58,20 @@ def parse_size(text: str) -> int:
     return int(float(match.group(1)) * _UNITS[match.group(2).upper()])
 
 
+# The parts that stay in the host's memory when the run is on CUDA (`seed_hpc.replay.ring`).
+ON_HOST = ("replay",)
+
+
+def device_bytes(parts: dict[str, int]) -> int:
+    """Returns how much of a plan for CUDA is on the device."""
+    return sum(size for name, size in parts.items() if name not in ON_HOST)
+
+
+def host_bytes(parts: dict[str, int]) -> int:
+    """Returns how much of a plan for CUDA is in the host's memory."""
+    return sum(parts.values()) - device_bytes(parts)
+
+
 def plan_memory(experiment: Experiment, shapes: Shapes, *, cuda: bool = True) -> dict[str, int]:
     """Returns the bytes of each part of a run.
 
@@ -126,13 +140,14 @@ def activation_bytes(agent: Agent, network: nn.Module, batch: Batch) -> int:
     return sum(kept.values()) + largest_gradient
 
 
-def propose(experiment: Experiment, shapes: Shapes, budget_bytes: int) -> dict[str, int]:
+def propose(experiment: Experiment, shapes: Shapes, budget_bytes: int, host_budget_bytes: int) -> dict[str, int]:
     """Returns the largest sizes that fit, each with everything else as it is; 0 where none does.
 
     Args:
         experiment: What would run.
         shapes: Of the environments.
         budget_bytes: Memory of the device; a tenth of it is left free.
+        host_budget_bytes: Memory of the host, for the replay; a tenth of it is left free.
 
     Returns:
         Powers of two for env.num_envs and, with a replay, agent.batch_size; agent.replay_capacity in thousands.
@@ -140,7 +155,7 @@ def propose(experiment: Experiment, shapes: Shapes, budget_bytes: int) -> dict[s
 
     def fits(candidate: Experiment) -> bool:
         try:
-            return sum(plan_memory(candidate, shapes).values()) <= HEADROOM * budget_bytes
+            return fits_in(plan_memory(candidate, shapes), budget_bytes, host_budget_bytes)
         except UserError:  # so many environments share the replay that a lane holds no whole sequence
             return False
 
@@ -148,10 +163,15 @@ def propose(experiment: Experiment, shapes: Shapes, budget_bytes: int) -> dict[s
     if isinstance(experiment.agent, ReplayConfig):
         sizes["agent.batch_size"] = _largest_power(1, lambda size: fits(_with_agent(experiment, batch_size=size)))
         parts = plan_memory(experiment, shapes)
-        room = HEADROOM * budget_bytes - sum(parts.values()) + parts["replay"]
+        room = HEADROOM * host_budget_bytes - host_bytes(parts) + parts["replay"]
         steps = experiment.agent.replay_capacity * room / parts["replay"]
         sizes["agent.replay_capacity"] = max(0, int(steps) // 1000 * 1000)
     return sizes
+
+
+def fits_in(parts: dict[str, int], budget_bytes: int, host_budget_bytes: int) -> bool:
+    """Whether a plan leaves a tenth of both memories free."""
+    return device_bytes(parts) <= HEADROOM * budget_bytes and host_bytes(parts) <= HEADROOM * host_budget_bytes
 
 
 def _largest_power(smallest: int, fits: Callable[[int], bool]) -> int:

@@ -52,6 +52,8 @@ class RunDirectory:
             raise UserError(f"{path} holds no run.json: name a run directory, results/<experiment>/<run_id>") from None
         except (OSError, ValueError) as error:
             raise UserError(f"{path / 'run.json'} cannot be read: {error}") from error
+        if not isinstance(self.info, dict) or not {"run_id", "status"} <= self.info.keys():
+            raise UserError(f"{path / 'run.json'} is no record of a run: name another run directory")
 
     @classmethod
     def create(

@@ -115,5 +115,6 @@ def test_wrong_usage_exits_2(arguments, message, capsys):
 
 def test_where_figures_cannot_be_written_is_known_before_they_are_measured(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    assert cli.main(["bench", "architectures", "--json", str(tmp_path / "file" / "out.json"), "--actors", "2"]) == 2
-    assert "cannot be made" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", "architectures", "--json", str(tmp_path / "file" / "out.json"), "--actors", "2"])
+    assert "is no folder" in capsys.readouterr().err

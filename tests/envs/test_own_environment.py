@@ -13,6 +13,7 @@ import pytest
 
 import seed_hpc
 from seed_hpc import cli
+from seed_hpc.envs import environment_build
 from seed_hpc.envs.check import check_environment
 from seed_hpc.errors import UserError
 from seed_hpc.profiling.kernels_command import find_nvcc
@@ -73,6 +74,18 @@ def test_the_template_takes_its_name(capsys):
     check_environment("cart_pole")
     assert cli.main(["env", "list", "cart_pole"]) == 0
     assert "cart_pole" in capsys.readouterr().out
+
+
+def test_a_broken_library_does_not_hide_the_others(capsys):
+    broken = environment_build.library_path("wobbly")
+    broken.parent.mkdir(parents=True)
+    broken.write_text("not a library")
+    assert cli.main(["env", "list"]) == 1
+    printed = capsys.readouterr()
+    assert "quadruped" in printed.out
+    assert printed.err.startswith("wobbly: ")
+    assert printed.err.count("\n") == 1
+    assert cli.main(["env", "list", "wobbly"]) == 2
 
 
 @pytest.mark.parametrize("name", ["My-Env", "3d", "ball", "pong", ""])

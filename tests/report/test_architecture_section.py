@@ -161,7 +161,7 @@ def test_a_closed_loop_that_learns_less_is_a_warning(record):
     ("text", "says"),
     [
         ('{"schema_version": 1, "runs": [{"archi', "cannot be read as JSON"),
-        ("[]", "is no measurement of architectures"),
+        ("[]", "holds no JSON object"),
         ('{"schema_version": 2}', "is no measurement of architectures of this version"),
         ('{"schema_version": 1, "runs": []}', "holds no runs"),
         ('{"schema_version": 1, "runs": [{"seed": 1}]}', "holds no runs with an architecture and a seed"),

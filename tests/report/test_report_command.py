@@ -220,12 +220,17 @@ def wrong_uses(tmp_path):
     two = tmp_path / "two"
     report(run, write_run(tmp_path, run_id="seed2"), "--output", two)
     (tmp_path / "file").write_text("not JSON")
+    (tmp_path / "object").write_text("{}")
     return {
         "no run": ([], "name at least one run directory"),
         "absent": ([tmp_path / "none"], "is no folder"),
         "twice": ([run, run], "named twice"),
         "kernels absent": ([run, "--kernels", tmp_path / "none.json"], "does not exist"),
         "kernels damaged": ([run, "--kernels", tmp_path / "file"], "cannot be read as JSON"),
+        "kernels of another kind": (
+            [run, "--kernels", tmp_path / "object"],
+            "is no record of `seed-hpc kernels build`",
+        ),
         "jobs absent": ([run, "--jobs", tmp_path / "none"], "is no folder"),
         "output is a file": ([run, "--output", tmp_path / "file"], "cannot be written"),
         "one to compare": (["--compare", run], "needs a baseline"),

@@ -6,6 +6,7 @@ import json
 import pytest
 from synthetic_run import write_run
 
+from seed_hpc import cli
 from seed_hpc.errors import UserError
 from seed_hpc.report.run_record import load_run, read_metrics, thin
 
@@ -58,6 +59,28 @@ def test_damaged_files_are_notes(tmp_path):
     assert record.evaluation is None
     assert record.config == {}
     assert len(record.notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("evaluation.json", {"mean": "x", "returns": 3}, "returns"),
+        ("evaluation.json", {"returns": ["many"]}, "returns.0"),
+        ("profile/torch-rank0.json", {"tool": "torch", "kernels": 3}, "kernels"),
+        ("profile/torch-rank0.json", {"tool": "torch", "kernels": [{"name": "k"}]}, "kernels.0"),
+        ("profile/analysis.json", {"overlap": "none"}, "overlap"),
+        ("profile/analysis.json", {"utilisation": [{"device": 1}]}, "utilisation.0"),
+        ("profile/analysis.json", {"occupancy": [{"kernel": "k", "theoretical_pct": "all"}]}, "occupancy.0"),
+    ],
+)
+def test_files_with_other_contents_are_notes_and_the_report_is_written(tmp_path, name, content, place):
+    directory = write_run(tmp_path / "results", lines=3)
+    path = directory / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content))
+    (note,) = load_run(directory).notes
+    assert note.startswith(f"{path.name}: damaged ({place}")
+    assert cli.main(["report", str(directory), "--output", str(tmp_path / "report")]) == 0
 
 
 @pytest.mark.parametrize("what", ["absent", "experiment", "damaged"])

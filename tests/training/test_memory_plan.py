@@ -76,24 +76,27 @@ def test_the_proposed_sizes_fit_and_larger_ones_do_not(name):
     envs = make_environments(experiment.env, num_envs=1, device=torch.device("cpu"))
     shapes = environment_shapes(envs)
     envs.close()
-    proposed = propose(experiment, shapes, 4 * 2**30)
+    proposed = propose(experiment, shapes, 4 * 2**30, 2 * 2**30)
     assert set(proposed) == {"env.num_envs"} | (
         {"agent.batch_size", "agent.replay_capacity"} if name == "apex_dqn" else set()
     )
 
-    def total(option, size):
-        return sum(plan_memory(default_experiment(name, [*overrides, f"{option}={size}"]), shapes).values())
+    def fits(option, size):
+        parts = plan_memory(default_experiment(name, [*overrides, f"{option}={size}"]), shapes)
+        return sum(parts.values()) - parts.get("replay", 0) <= 0.9 * 4 * 2**30 and (
+            parts.get("replay", 0) <= 0.9 * 2 * 2**30
+        )
 
     for option, size in proposed.items():
-        larger = size + 2000 if option == "agent.replay_capacity" else 2 * size
-        assert total(option, size) <= 0.9 * 4 * 2**30 < total(option, larger), option
+        assert fits(option, size), option
+        assert not fits(option, size + 2000 if option == "agent.replay_capacity" else 2 * size), option
 
 
 def test_environments_are_no_more_than_the_replay_has_room_for():
     overrides = ["agent.replay_capacity=3000", "model.core=lstm", "model.encoder=dqn2013", "env.num_envs=4"]
     experiment = default_experiment("r2d2", overrides)
     envs = make_environments(experiment.env, num_envs=1, device=torch.device("cpu"))
-    proposed = propose(experiment, environment_shapes(envs), 2**40)
+    proposed = propose(experiment, environment_shapes(envs), 2**40, 2**40)
     envs.close()
     assert proposed["env.num_envs"] == 16  # each needs 143 steps
 
@@ -118,6 +121,12 @@ def test_command(tmp_path, capsys):
     assert result["total_bytes"] == sum(result["parts_bytes"].values())
     assert f"env.num_envs={result['proposed']['env.num_envs']}" in capsys.readouterr().out
     assert cli.main(["plan", "--agent", "ppo", "--gpu-memory", "700M", "env.num_envs=4096"]) == 1
+    replay = ["plan", "--agent", "apex_dqn", "--gpu-memory", "16GiB", "agent.replay_capacity=100_000"]
+    assert cli.main([*replay, "--host-memory", "8GiB", "--json", str(plan)]) == 0
+    result = json.loads(plan.read_text())
+    assert result["host_bytes"] == result["parts_bytes"]["replay"]
+    assert result["total_bytes"] == sum(result["parts_bytes"].values()) - result["host_bytes"]
+    assert cli.main([*replay, "--host-memory", "500M"]) == 1  # the replay does not fit beside the GPU
     assert cli.main(["plan", "--agent", "pp", "--gpu-memory", "16GiB"]) == 2
     assert cli.main(["plan", "--agent", "ppo", "--gpu-memory", "lots"]) == 2
     assert "'lots' is not a size of memory" in capsys.readouterr().err

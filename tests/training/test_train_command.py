@@ -68,6 +68,22 @@ def test_a_finished_run_goes_on_only_with_more_frames(command, capsys):
     assert json.loads((command.results / "catch" / "one" / "run.json").read_text())["frames"] == 1600
 
 
+@pytest.mark.parametrize("content", ["[]", "{}", '"x"', "{", '{"status": "finished"}'])
+def test_a_damaged_record_of_a_run_is_one_sentence(command, content, capsys):
+    assert command("--run-id", "one", "training.total_frames=800") == 0
+    path = command.results / "catch" / "one"
+    (path / "run.json").write_text(content)
+    capsys.readouterr()
+    assert cli.main(["train", "--resume", str(path)]) == 2
+    assert str(path / "run.json") in capsys.readouterr().err
+    assert (path / "run.json").read_text() == content
+
+
+def test_a_rollout_beyond_memory_is_one_sentence(command, capsys):
+    assert command("--run-id", "large", f"training.unroll_length={2**50}") == 2
+    assert "lower training.unroll_length or env.num_envs" in capsys.readouterr().err
+
+
 def test_or_resume_starts_then_continues(command):
     assert command("--run-id", "one", "--or-resume", "training.total_frames=800") == 0
     path = command.results / "catch" / "one"
