@@ -237,7 +237,9 @@ SEED_HD SEED_FORCE_INLINE bool lockstep_access(Bus& bus, LockstepCpu& state, Opc
 // Executes the instruction at PC. Returns false, having done nothing, for what cpu_step must do.
 SEED_HD SEED_FORCE_INLINE bool lockstep_execute(Bus& bus, LockstepCpu& state) {
   Mos6502& cpu = state.registers;
-  if (!lockstep_is_rom(state, cpu.PC, 3)) return false;
+  // Four bytes: with an instruction that ends the ROM the program may run out of it, and cpu_step knows what is on the
+  // bus then.
+  if (!lockstep_is_rom(state, cpu.PC, 4)) return false;
   const Opcode opcode = opcode_of(lockstep_rom_byte(state, bus.rom, cpu.PC));
   const uint8_t low = lockstep_rom_byte(state, bus.rom, cpu.PC + 1u);
   const uint8_t high = lockstep_rom_byte(state, bus.rom, cpu.PC + 2u);

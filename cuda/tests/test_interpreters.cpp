@@ -180,7 +180,8 @@ int compare(const std::vector<uint8_t>& bytes, CartridgeType type, std::mt19937&
 int main(int argc, char** argv) {
   const int num_programs = argc > 2 ? std::atoi(argv[1]) : 700, num_frames = argc > 2 ? std::atoi(argv[2]) : 12;
   int num_failures = 0, num_whole_frames = 0;
-  for (int seed = 0; seed < num_programs; ++seed) {
+  for (int program = 0; program < num_programs; ++program) {
+    const int seed = program != 0 ? program : 1234;  // which once ran out of its ROM with another byte on the bus
     std::mt19937 random(static_cast<uint32_t>(seed));
     const CartridgeType type = static_cast<CartridgeType>(seed % kNumCartridgeTypes);
     const bool frames_wanted = seed / kNumCartridgeTypes % 8 != 1;
