@@ -13,6 +13,7 @@
 #include "machine/console.h"
 #include "machine/program.h"
 #include "pool/machine_pictures.h"
+#include "pool/rom_image.h"
 #include "pool/translations.h"
 #include "seed/game.h"
 #include "seed/translation.h"
@@ -238,17 +239,11 @@ seed_status seed_machine_create(int32_t game, const uint8_t* rom, int64_t rom_si
   SEED_CHECK(check_pointer(options, "options"));
   SEED_CHECK(check_pointer(machine, "machine"));
   SEED_CHECK(check_options(*options));
-  if (rom_size != kGames[game].rom_size) {
-    return fail(SEED_INVALID_ARGUMENT, "the ROM image has %lld bytes, that of %s has %d",
-                static_cast<long long>(rom_size), kGameNames[game], kGames[game].rom_size);
-  }
+  SEED_CHECK(check_rom_size(game, rom_size));
   try {
     std::vector<uint8_t> bytes(rom, rom + rom_size);
     Rom prepared{};
-    if (!rom_prepare(prepared, bytes.data(), static_cast<uint32_t>(rom_size),
-                     static_cast<CartridgeType>(kGames[game].cartridge))) {
-      return fail(SEED_INVALID_ARGUMENT, "the ROM image of %s was not accepted", kGameNames[game]);
-    }
+    SEED_CHECK(prepare_rom(game, bytes, prepared));
     std::vector<Instruction> program(rom_program_length(prepared));
     rom_predecode(prepared, program.data());
     prepared.translation = translation_of(game);

@@ -425,15 +425,7 @@ seed_status seed_pool_default_options(seed_pool_options* options) {
 
 seed_status seed_pool_create(int32_t game, const uint8_t* rom, int64_t rom_size, const seed_pool_options* options,
                              const int32_t* modes, const int32_t* difficulties, seed_pool** pool) {
-  SEED_CHECK(check_range("game", game, 0, kNumGames - 1));
-  SEED_CHECK(check_pointer(rom, "rom"));
-  SEED_CHECK(check_pointer(options, "options"));
-  SEED_CHECK(check_pointer(pool, "pool"));
-  SEED_CHECK(check_options(*options));
-  SEED_CHECK(check_modes(game, options->num_envs, modes, difficulties));
-  if (rom_size != kGames[game].rom_size)
-    return fail(SEED_INVALID_ARGUMENT, "the ROM image has %lld bytes, that of %s has %d",
-                static_cast<long long>(rom_size), kGameNames[game], kGames[game].rom_size);
+  SEED_CHECK(check_new_pool(game, rom, rom_size, options, modes, difficulties, pool));
   try {
     std::unique_ptr<seed_pool> created(new seed_pool{});
     created->game_index = game;
@@ -441,9 +433,7 @@ seed_status seed_pool_create(int32_t game, const uint8_t* rom, int64_t rom_size,
     if (created->options.batch_size == 0) created->options.batch_size = options->num_envs;
     created->rom_bytes.assign(rom, rom + rom_size);
     Rom prepared{};
-    if (!rom_prepare(prepared, created->rom_bytes.data(), uint32_t(rom_size),
-                     static_cast<CartridgeType>(kGames[game].cartridge)))
-      return fail(SEED_INVALID_ARGUMENT, "the ROM image of %s was not accepted", kGameNames[game]);
+    SEED_CHECK(prepare_rom(game, created->rom_bytes, prepared));
     build_pool(*created, prepared, modes, difficulties);
     const Start start = created->make_start(0, *created->painters.back());
     if (start.lane.atari.error == AtariError::kWrongFormat)

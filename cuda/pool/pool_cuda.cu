@@ -320,28 +320,18 @@ seed_status seed_pool_default_options(seed_pool_options* options) {
 
 seed_status seed_pool_create(int32_t game, const uint8_t* rom, int64_t rom_size, const seed_pool_options* options,
                              const int32_t* modes, const int32_t* difficulties, seed_pool** pool) {
-  SEED_CHECK(check_range("game", game, 0, kNumGames - 1));
-  SEED_CHECK(check_pointer(rom, "rom"));
-  SEED_CHECK(check_pointer(options, "options"));
-  SEED_CHECK(check_pointer(pool, "pool"));
-  SEED_CHECK(check_options(*options));
-  SEED_CHECK(check_modes(game, options->num_envs, modes, difficulties));
+  SEED_CHECK(check_new_pool(game, rom, rom_size, options, modes, difficulties, pool));
   if (options->batch_size != 0 && options->batch_size != options->num_envs)
     return fail(SEED_INVALID_ARGUMENT,
                 "batch_size is %d: on a CUDA device it must be num_envs (%d), all lanes step together",
                 options->batch_size, options->num_envs);
-  if (rom_size != kGames[game].rom_size)
-    return fail(SEED_INVALID_ARGUMENT, "the ROM image has %lld bytes, that of %s has %d",
-                static_cast<long long>(rom_size), kGameNames[game], kGames[game].rom_size);
   try {
     std::unique_ptr<seed_pool> created(new seed_pool{});
     created->game_index = game;
     created->options = *options;
     created->rom_bytes.assign(rom, rom + rom_size);
     Rom prepared{};
-    if (!rom_prepare(prepared, created->rom_bytes.data(), uint32_t(rom_size),
-                     static_cast<CartridgeType>(kGames[game].cartridge)))
-      return fail(SEED_INVALID_ARGUMENT, "the ROM image of %s was not accepted", kGameNames[game]);
+    SEED_CHECK(prepare_rom(game, created->rom_bytes, prepared));
     created->device = options->device;
     const DeviceScope scope(created->device);
     SEED_CUDA(cudaGetLastError());  // of a device that does not exist

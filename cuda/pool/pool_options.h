@@ -9,6 +9,7 @@
 #include "checks.h"
 #include "envs/atari_lane.h"
 #include "games/tables.h"
+#include "pool/rom_image.h"
 #include "seed/pool.h"
 
 namespace seed {
@@ -82,6 +83,18 @@ inline LaneOptions lane_options_of(const seed_pool_options& options, const Game&
   lane.reward_clipping = options.reward_clipping != 0;
   lane.fire_at_reset = options.use_fire_reset != 0 && (game.minimal_actions >> kFire & 1) != 0;
   return lane;
+}
+
+// Whether the arguments of seed_pool_create() can make a pool.
+inline seed_status check_new_pool(int32_t game, const uint8_t* rom, int64_t rom_size, const seed_pool_options* options,
+                                  const int32_t* modes, const int32_t* difficulties, seed_pool** pool) {
+  SEED_CHECK(check_range("game", game, 0, kNumGames - 1));
+  SEED_CHECK(check_pointer(rom, "rom"));
+  SEED_CHECK(check_pointer(options, "options"));
+  SEED_CHECK(check_pointer(pool, "pool"));
+  SEED_CHECK(check_options(*options));
+  SEED_CHECK(check_modes(game, options->num_envs, modes, difficulties));
+  return check_rom_size(game, rom_size);
 }
 
 // Numbers (0..17) of the discrete actions, ascending.
