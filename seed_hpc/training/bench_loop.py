@@ -23,6 +23,7 @@ from seed_hpc.config import Experiment, default_experiment, load_experiment
 from seed_hpc.errors import UserError
 from seed_hpc.files import new_file, write_json
 from seed_hpc.profiling import ranges
+from seed_hpc.training.latency import StepToGradient
 from seed_hpc.training.loop import ClosedLoop
 from seed_hpc.training.process import prepare_process
 from seed_hpc.training.run_directory import command_line, commit, hardware, versions
@@ -75,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         experiment = default_experiment(args.agent, args.overrides)
     loop = ClosedLoop(experiment)
-    measurements = measure(loop, args.repeats, args.seconds)
-    latency = loop.learner.latency.quantiles()
+    measurements, step_to_gradient = measure(loop, args.repeats, args.seconds)
+    latency = step_to_gradient.quantiles()
     loop.envs.close()
     print(table(experiment, measurements, latency))
     if args.json is not None:
@@ -84,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def measure(loop: ClosedLoop, repeats: int, seconds: float) -> list[Measurement]:
-    """Times the three ways in turn, `repeats` times.
+def measure(loop: ClosedLoop, repeats: int, seconds: float) -> tuple[list[Measurement], StepToGradient]:
+    """Times the three ways in turn, `repeats` times; returns their figures, and the latency of the closed loop.
 
     Args:
         loop: A run that has not begun; replay agents learn from the first rollout on if agent.learning_starts allows.
@@ -100,15 +101,21 @@ def measure(loop: ClosedLoop, repeats: int, seconds: float) -> list[Measurement]
     while loop.learner.num_updates < updates_wanted:  # a replay fills up first
         learn()
     measurements = {name: Measurement(name=name) for name in ways}
+    latency = StepToGradient()
     frames_each = loop.options.unroll_length * loop.envs.num_envs * loop.experiment.env.frameskip
     for _ in range(repeats):
         for name, once in ways.items():
             result = measurements[name]
+            if name == CLOSED_LOOP:
+                for _ in range(loop.rollouts_ahead):  # those that have waited while the other ways ran
+                    learn()
+                loop.learner.latency = latency
             rate, phases = _time(once, frames_each, seconds, loop.device)
+            loop.learner.latency = StepToGradient()
             result.frames_per_s.append(rate)
             for phase, value in phases.items():
                 result.seconds[phase] = result.seconds.get(phase, 0.0) + value
-    return list(measurements.values())
+    return list(measurements.values()), latency
 
 
 def _time(

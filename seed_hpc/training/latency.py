@@ -19,6 +19,9 @@ class StepToGradient:
     def __init__(self) -> None:
         self._rollouts: deque[tuple[Instant, Instant, Instant]] = deque(maxlen=WINDOW_ROLLOUTS)
 
+    def __len__(self) -> int:
+        return len(self._rollouts)
+
     def add(self, began: Instant, filled: Instant, learned: Instant) -> None:
         """Adds a rollout: when its first step began, its last step ended, and its updates ended."""
         self._rollouts.append((began, filled, learned))

@@ -19,7 +19,11 @@ OPTIONS = ["env.num_envs=8", "training.unroll_length=5", "model.encoder=dqn2013"
 )
 def test_each_way_spends_its_time_where_it_says(catch, agent):
     _, loop = catch(*agent)
-    found = {item.name: item for item in bench_loop.measure(loop, repeats=2, seconds=0.01)}
+    learned = []
+    learn_from = loop.learn_from
+    loop.learn_from = lambda rollout: (learned.append(rollout), learn_from(rollout))
+    measurements, latency = bench_loop.measure(loop, repeats=2, seconds=0.01)
+    found = {item.name: item for item in measurements}
     assert list(found) == [ENVIRONMENT, INFERENCE, CLOSED_LOOP]
     for item in found.values():
         assert len(item.frames_per_s) == 2
@@ -29,6 +33,10 @@ def test_each_way_spends_its_time_where_it_says(catch, agent):
     assert spent[INFERENCE] - {"other"} == {"environment", "inference"}
     assert spent[CLOSED_LOOP] - {"other"} >= {"environment", "inference", "learner"}
     assert loop.learner.num_updates > 0
+    # The warm-up, which fills a replay without learning, does not count.
+    steps = loop.options.unroll_length * loop.envs.num_envs
+    filling = getattr(loop.experiment.agent, "learning_starts", 0) // steps
+    assert 2 <= len(latency) <= len(learned) - max(bench_loop.WARM_UP_ROLLOUTS, filling)
 
 
 def test_command(tmp_path, capsys):
