@@ -73,6 +73,9 @@ class Ratio:
 class Engine(ABC):
     """Something that emulates frames when told to."""
 
+    # Rounds until the results of all that has begun are in. Lanes of an asynchronous engine go on while nobody waits.
+    rounds_in_flight = 0
+
     @abstractmethod
     def run(self, num_rounds: int) -> int:
         """Steps `num_rounds` times and returns the number of emulated frames."""
@@ -82,6 +85,11 @@ class Engine(ABC):
         return
 
 
+def rounds_in_flight(num_envs: int, batch_size: int) -> int:
+    """Returns `Engine.rounds_in_flight` of a vector environment: none where all lanes step together."""
+    return -(-num_envs // batch_size) if batch_size < num_envs else 0
+
+
 class Vector(Engine):
     """A vector environment of ale-py or ours; both have the same interface."""
 
@@ -89,6 +97,7 @@ class Vector(Engine):
         self.env = env
         generator = np.random.default_rng(seed)
         self._actions = generator.integers(env.single_action_space.n, size=(64, env.batch_size))
+        self.rounds_in_flight = rounds_in_flight(env.num_envs, env.batch_size)
         env.reset(seed=seed)
 
     def run(self, num_rounds: int) -> int:
@@ -123,6 +132,7 @@ class EnvPool(Engine):
         )
         generator = np.random.default_rng(seed)
         self._actions = generator.integers(self.env.action_space.n, size=(64, batch_size or num_envs), dtype=np.int32)
+        self.rounds_in_flight = rounds_in_flight(num_envs, batch_size or num_envs)
         self.env.async_reset()
         self._env_ids = self.env.recv()[-1]["env_id"]
 
@@ -193,7 +203,8 @@ def make_engine(
 
 
 def time_rounds(engine: Engine, num_rounds: int) -> tuple[int, float, float]:
-    """Returns emulated frames, wall seconds and CPU seconds of `num_rounds` rounds."""
+    """Returns emulated frames, wall seconds and CPU seconds of `num_rounds` rounds, in steady state."""
+    engine.run(engine.rounds_in_flight)
     cpu, wall = time.process_time(), time.perf_counter()
     frames = engine.run(num_rounds)
     return frames, time.perf_counter() - wall, time.process_time() - cpu

@@ -34,6 +34,23 @@ def test_ratios_are_those_of_interleaved_repeats_at_the_best_batch_sizes():
     assert ratio.cpu_median == 15.0
 
 
+def test_what_an_asynchronous_engine_did_before_does_not_count():
+    class Asynchronous(bench_env.Engine):
+        rounds_in_flight = bench_env.rounds_in_flight(num_envs=64, batch_size=24)
+
+        def __init__(self):
+            self.asked = []
+
+        def run(self, num_rounds):
+            self.asked.append(num_rounds)
+            return 4 * num_rounds
+
+    engine = Asynchronous()
+    frames, _, _ = bench_env.time_rounds(engine, 5)
+    assert (engine.asked, frames) == ([3, 5], 20)
+    assert bench_env.rounds_in_flight(num_envs=64, batch_size=64) == 0
+
+
 def test_geometric_mean_over_games():
     ratios = [
         *bench_env.compare([measurement("seed-hpc", [20.0]), measurement("ale-py", [10.0])]),
