@@ -7,10 +7,12 @@
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,7 @@ def main() -> int:
     parser.add_argument("--lanes", type=int, default=64)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--sanitize", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="games at a time (default: processors)")
     parser.add_argument("--games", help="some games only, separated by commas")
     parser.add_argument("--json", type=Path, help="the record; a run of the same sources goes on where it ended")
     args = parser.parse_args()
@@ -102,17 +105,21 @@ def main() -> int:
     }
     record["games"] = earlier_results(path, record)
     chosen = [find_game(game).name for game in args.games.split(",")] if args.games else game_names()
-    for index, game in enumerate(game_names()):
-        if game not in chosen or game in record["games"]:
-            continue
+    settings = {game: index % NUM_SETTINGS for index, game in enumerate(game_names())}
+
+    def compared(game: str) -> tuple[str, dict[str, Any]]:
         started = time.monotonic()
-        complaint = compare(program, game, args.lanes, args.steps, index % NUM_SETTINGS)
+        complaint = compare(program, game, args.lanes, args.steps, settings[game])
         seconds = round(time.monotonic() - started, 1)
-        record["games"][game] = {"result": complaint or "equal", "setting": index % NUM_SETTINGS, "seconds": seconds}
-        print(f"{game}: {complaint or 'equal'} ({seconds} s)", flush=True)
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
-        partial.replace(path)
+        return game, {"result": complaint or "equal", "setting": settings[game], "seconds": seconds}
+
+    with ThreadPoolExecutor(args.jobs) as threads:  # each waits for a process
+        for game, row in threads.map(compared, [game for game in chosen if game not in record["games"]]):
+            record["games"][game] = row
+            print(f"{game}: {row['result']} ({row['seconds']} s)", flush=True)
+            partial = path.with_suffix(".partial")
+            partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
+            partial.replace(path)
     num_equal = sum(record["games"][game]["result"] == "equal" for game in chosen)
     print(f"{num_equal} of {len(chosen)} games equal: {path}")
     return 0 if num_equal == len(chosen) else 1
