@@ -171,7 +171,8 @@ def test_wrong_usage_is_one_sentence(trained_run, tmp_path, capsys):
     assert cli.main(["evaluate", str(trained_run.path), "evaluation.episods=3"]) == 2
     assert "did you mean 'episodes'?" in capsys.readouterr().err
     (tmp_path / "no").touch()
-    assert cli.main(["evaluate", str(trained_run.path), "--json", str(tmp_path / "no" / "x.json")]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["evaluate", str(trained_run.path), "--json", str(tmp_path / "no" / "x.json")])
     assert "cannot be written" in capsys.readouterr().err
     for path in (trained_run.path / "checkpoints").iterdir():
         path.unlink()
