@@ -27,9 +27,9 @@ def new_file(text: str) -> Path:
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{path} is a folder: name a file")
     if not folder.is_dir():
-        raise argparse.ArgumentTypeError(f"{path} cannot be written: {folder} is no folder")
+        raise argparse.ArgumentTypeError(f"{path} cannot be written: {folder} is no folder, name another file")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise argparse.ArgumentTypeError(f"{path} cannot be written: you may not write to {folder}")
+        raise argparse.ArgumentTypeError(f"{path} cannot be written: you may not write to {folder}, name another file")
     return path
 
 

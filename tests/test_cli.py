@@ -32,7 +32,7 @@ def test_a_file_that_cannot_be_written_is_wrong_usage(tmp_path, capsys):
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit, match="2"):
         cli.main(["topology", "--device", "cpu", "--json", str(tmp_path / "file" / "x.json")])
-    assert capsys.readouterr().err.endswith("file is no folder\n")
+    assert capsys.readouterr().err.endswith("file is no folder, name another file\n")
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def write_report(
     records = [load_run(path) for path in runs]
     _refuse_equal_labels([record.label for record in records])
     if jobs is not None and not jobs.is_dir():
-        raise UserError(f"--jobs {jobs} is no folder")
+        raise UserError(f"--jobs {jobs} is no folder: name that of the benchmark files that the pipeline's rules wrote")
     document = build_document(
         records,
         kernels=read_records(kernels),
