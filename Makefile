@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 
-.PHONY: help setup setup-dev demo kernels parity-kernels gpu-check test count-instructions test-cpp lint format constraints clean test-hpc bench-netns kill-test learning-evidence parity fuzz hostile
+.PHONY: help setup setup-dev demo kernels parity-kernels gpu-check test count-instructions test-cpp lint format clean test-hpc bench-netns kill-test learning-evidence parity fuzz hostile
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 

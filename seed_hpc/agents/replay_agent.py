@@ -25,6 +25,7 @@ from seed_hpc.agents.rollout import Rollout
 from seed_hpc.config import option, require, require_at_least
 from seed_hpc.models.heads import ActionValueHead
 from seed_hpc.models.network import Inputs
+from seed_hpc.profiling import ranges
 from seed_hpc.replay import PrioritizedReplay, SequenceReplay
 from seed_hpc.replay.ring import ReplayBatch
 
@@ -200,21 +201,25 @@ class ReplayAgent(Agent):
             self.target = copy.deepcopy(network).requires_grad_(False)
         if self.replay is None:
             self.replay = self._first_replay(rollout, generator)
-        self._append(rollout)
+        with ranges.phase("replay"):
+            self._append(rollout)
         if self._num_steps < self.config.learning_starts or len(self.replay) == 0:
             return
         learned_per_update = self.config.batch_size * self.transitions_per_item
         self._credit += rollout.num_steps * rollout.num_envs * self.config.replay_ratio / learned_per_update
         while self._credit >= 1.0:
             self._credit -= 1.0
-            yield self._sample()
+            with ranges.phase("replay"):
+                drawn = self._sample()
+            yield drawn
 
     def after_update(self, network: nn.Module, batch: Replayed, output: LossOutput) -> None:
         """Gives the batch its new priorities; copies the network to the target now and then."""
         assert self.replay is not None
         assert self.target is not None
         drawn: ReplayBatch = batch.drawn
-        self.replay.update(drawn.index_N, drawn.generation_N, output.details["priority"])
+        with ranges.phase("replay"):
+            self.replay.update(drawn.index_N, drawn.generation_N, output.details["priority"])
         self.num_updates += 1
         if self.num_updates % self.config.target_update_period == 0:
             self.target.load_state_dict(network.state_dict())

@@ -31,6 +31,7 @@ from seed_hpc.distributed.launch import TIMEOUT_S
 from seed_hpc.distributed.planner import check_algorithm, num_slots
 from seed_hpc.distributed.topology import Groups
 from seed_hpc.errors import UserError
+from seed_hpc.profiling import ranges
 
 Compression = Literal["none", "bf16"]
 
@@ -113,7 +114,8 @@ class GradientExchange:
             with torch.cuda.stream(self._stream):
                 # A future with a device records an event on the current stream, and DDP's wait waits for that event.
                 future = torch.futures.Future[torch.Tensor](devices=[self.device])
-                future.set_result(self.average_(gradients))
+                with ranges.phase("exchange"):
+                    future.set_result(self.average_(gradients))
             return future
         assert self._thread is not None
         future = torch.futures.Future[torch.Tensor]()
@@ -122,7 +124,9 @@ class GradientExchange:
 
     def _complete(self, future: torch.futures.Future[torch.Tensor], gradients: torch.Tensor) -> None:
         try:
-            future.set_result(self.average_(gradients))
+            with ranges.phase("exchange"):
+                average = self.average_(gradients)
+            future.set_result(average)
         except Exception as error:
             future.set_exception(error)  # type: ignore[arg-type]
 

@@ -19,6 +19,7 @@ import re
 import shutil
 import socket
 import subprocess
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -228,7 +229,7 @@ def _with_address(launch: Launch, env: Mapping[str, str], node_rank: int) -> Lau
     if launch.world_size == 1:
         return launch
     job = f"{launch.job_id or ''}.{env.get('SLURM_STEP_ID', '')}.{env.get('SLURM_RESTART_COUNT', '')}"
-    port = _number(env, "MASTER_PORT", default=_FIRST_PORT + sum(job.encode()) * 7919 % _NUM_PORTS)
+    port = _number(env, "MASTER_PORT", default=_FIRST_PORT + zlib.crc32(job.encode()) % _NUM_PORTS)
     if address := env.get("MASTER_ADDR"):
         pass
     elif launch.num_nodes == 1:

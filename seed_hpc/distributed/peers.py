@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from seed_hpc.config import DistributedConfig
 from seed_hpc.distributed import launch, planner, topology
 from seed_hpc.errors import RunFailedError, UserError
+from seed_hpc.profiling import ranges
 
 if TYPE_CHECKING:
     import torch
@@ -70,11 +71,18 @@ class Peers:
         """Host of each rank."""
         return [device.host for device in self.topology.devices] if self.topology else [socket.gethostname()]
 
-    def describe(self) -> dict[str, Any]:
-        """What run.json says about the processes."""
+    def gpu_uuids(self, device: torch.device) -> list[str]:
+        """NVML's UUIDs of the GPUs that the ranks compute on, this one on `device`; an empty list on CPUs."""
+        if self.topology is not None:
+            return [found.uuid for found in self.topology.devices if not found.is_cpu]
+        return [topology.uuid_of(device.index or 0)] if device.type == "cuda" else []
+
+    def describe(self, device: torch.device) -> dict[str, Any]:
+        """What run.json says about the processes, of which this one computes on `device`."""
         return {
             "world_size": self.world_size,
             "hosts": list(dict.fromkeys(self.hosts)),
+            "gpu_uuids": self.gpu_uuids(device),
             "launcher": self.place.launcher,
             "job_id": self.place.job_id,
             "groups": [list(group) for group in self.groups],
@@ -134,7 +142,8 @@ class Peers:
         import torch.distributed as dist
 
         votes = torch.tensor(flags, dtype=torch.int32)
-        dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self._control)
+        with ranges.phase("exchange"):
+            dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self._control)
         return [bool(vote) for vote in votes.tolist()]
 
     def mean(self, values: Mapping[str, float | None]) -> dict[str, float | None]:
@@ -195,7 +204,8 @@ class Peers:
         import torch.distributed as dist
 
         gathered: list[Any] = [None] * self.world_size
-        dist.all_gather_object(gathered, value, group=self._control)
+        with ranges.phase("exchange"):
+            dist.all_gather_object(gathered, value, group=self._control)
         return gathered
 
 

@@ -30,8 +30,9 @@ Groups = tuple[tuple[int, ...], ...]
 # NVML's levels of the nearest common ancestor of two PCIe devices, in the words of `nvidia-smi topo`.
 _PCIE_LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 
-# Bytes per second and direction of one NVLink, by its generation (NVIDIA's architecture white papers).
-_NVLINK_BYTES_PER_S = {1: 20e9, 2: 25e9, 3: 25e9, 4: 25e9, 5: 50e9}
+# Bytes per second and direction of one NVLink, by the major compute capability (NVIDIA's architecture white papers:
+# P100, V100, A100, H100, B200). NVML's version of a link is an enumeration, and drivers do not agree on Hopper's.
+_NVLINK_BYTES_PER_S = {6: 20e9, 7: 25e9, 8: 25e9, 9: 25e9, 10: 50e9}
 
 # Assumed until measured: a PCIe 4.0 x16 slot, a 100 Gbit/s network, and the launch of one NCCL step.
 NOMINAL_LINKS = {
@@ -168,19 +169,18 @@ def nvml_devices(nvml: Any = None) -> tuple[Device, ...]:
 def _nvml_device(nvml: Any, index: int, handles: Sequence[Any], buses: Mapping[str, str]) -> Device:
     handle, host = handles[index], socket.gethostname()
     peers: set[str] = set()
-    fabric, bytes_per_s = "", 0.0
+    fabric, num_links = "", 0
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
             if not nvml.nvmlDeviceGetNvLinkState(handle, link):
                 continue
             kind = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link)
-            version = nvml.nvmlDeviceGetNvLinkVersion(handle, link)
             if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
                 fabric = f"nvswitch {host}"
             elif kind == nvml.NVML_NVLINK_DEVICE_TYPE_GPU:
                 peer = buses.get(_bus_id(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)))
                 peers |= {peer} if peer else set()
-            bytes_per_s += _NVLINK_BYTES_PER_S.get(int(version), 25e9)
+            num_links += 1
         except nvml.NVMLError:
             continue  # no such link on this model, or the driver does not tell: as good as none
     pcie: dict[str, str] = {}
@@ -199,9 +199,17 @@ def _nvml_device(nvml: Any, index: int, handles: Sequence[Any], buses: Mapping[s
         name=_text(nvml.nvmlDeviceGetName(handle)),
         nvlink_peers=tuple(sorted(peers)),
         fabric=_rack_fabric(nvml, handle) or fabric,
-        nvlink_bytes_per_s=bytes_per_s,
+        nvlink_bytes_per_s=num_links * _NVLINK_BYTES_PER_S.get(_major(nvml, handle), 50e9),
         pcie=pcie,
     )
+
+
+def _major(nvml: Any, handle: Any) -> int:
+    """Major compute capability; that of V100 to H100 where the driver does not tell."""
+    try:
+        return int(nvml.nvmlDeviceGetCudaComputeCapability(handle)[0])
+    except nvml.NVMLError:
+        return 9
 
 
 def _rack_fabric(nvml: Any, handle: Any) -> str:
@@ -313,6 +321,13 @@ def _described_links(path: Path, links: Any) -> dict[str, Link]:
     return result
 
 
+def uuid_of(ordinal: int) -> str:
+    """NVML's UUID of a CUDA device of this process."""
+    import torch
+
+    return f"GPU-{torch.cuda.get_device_properties(ordinal).uuid}"
+
+
 def own_device(launch: Launch, device: str) -> Device:
     """The device this rank computes on; on CUDA found by UUID, so that CUDA_VISIBLE_DEVICES may reorder them."""
     if not device.startswith("cuda"):
@@ -320,7 +335,7 @@ def own_device(launch: Launch, device: str) -> Device:
     import torch
 
     ordinal = launch.local_rank % torch.cuda.device_count()
-    uuid = f"GPU-{torch.cuda.get_device_properties(ordinal).uuid}"
+    uuid = uuid_of(ordinal)
     known = {found.uuid: found for found in nvml_devices()}
     name = torch.cuda.get_device_name(ordinal)
     return known.get(uuid, Device(host=socket.gethostname(), index=ordinal, uuid=uuid, name=name))

@@ -8,6 +8,7 @@ records come out; `findings` turns them into sentences and `analyse_run` writes 
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -125,15 +126,6 @@ def pop_efficiency(useful_s: Sequence[float], elapsed_s: float) -> Efficiency:
         communication=most / elapsed_s,
         parallel=mean / elapsed_s,
     )
-
-
-# Phases in which a rank does not compute: waiting for another part of the loop, or exchanging.
-_NOT_USEFUL = frozenset({"exchange", "learner_wait", "actor_wait", "other"})
-
-
-def useful_seconds(phase_seconds: Mapping[str, float]) -> float:
-    """Returns the time that a rank computed, from its time per phase (see `ranges.PhaseTimer`)."""
-    return sum(seconds for name, seconds in phase_seconds.items() if name not in _NOT_USEFUL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +296,7 @@ def energy(rows: Sequence[Mapping[str, Any]], devices: Sequence[Mapping[str, Any
     """
     physical = [device["uuid"] for device in devices if device.get("parent_uuid") is None]
     if not physical:
-        return Energy(joules=None, source="there is no GPU")
+        return Energy(joules=None, source="the run used no GPU")
     total, sources = 0.0, set()
     for uuid in physical:
         own = [row for row in rows if row["uuid"] == uuid]
@@ -396,7 +388,7 @@ def utilisation(device: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str
                     "metric": metric,
                     "unit": unit,
                     "median": statistics.median(values),
-                    "p90": values[min(len(values) - 1, int(0.9 * len(values)))],
+                    "p90": values[math.ceil(0.9 * len(values)) - 1],  # nearest rank
                     "max": values[-1],
                 }
             )

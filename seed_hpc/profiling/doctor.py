@@ -453,14 +453,25 @@ def check_network(machine: Machine, plan: Plan) -> Check:
 # ---- limits of the machine
 
 
+def _control_groups(machine: Machine) -> list[str]:
+    """Folders of this process's control groups (version 2), its own first; inside a container the root alone."""
+    lines = (machine.read("/proc/self/cgroup") or "").splitlines()
+    own = next((line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")), "")
+    names = [name for name in own.split("/") if name]
+    return ["/".join(("/sys/fs/cgroup", *names[:depth])) for depth in range(len(names), -1, -1)]
+
+
 def check_cpu(machine: Machine, plan: Plan) -> Check:
     """Cores of this process, the container's quota and the instruction set."""
     cores = machine.cores()
-    quota = (machine.read("/sys/fs/cgroup/cpu.max") or "max 100000").split()
-    allowed = float(quota[0]) / float(quota[1]) if len(quota) == 2 and quota[0] != "max" else float(cores)
+    allowed = float(cores)
+    for group in _control_groups(machine):
+        quota = (machine.read(f"{group}/cpu.max") or "max 100000").split()
+        if len(quota) == 2 and quota[0] != "max":
+            allowed = min(allowed, float(quota[0]) / float(quota[1]))
     found = f"{cores} cores, {platform.machine()}"
     if allowed < cores - 0.5:
-        advice = f"the container may use {allowed:g} of them: set env.num_threads and OMP_NUM_THREADS to that"
+        advice = f"the container or job may use {allowed:g} of them: set env.num_threads and OMP_NUM_THREADS to that"
         return Check("CPU", "warn", found, advice)
     threads = machine.environ.get("OMP_NUM_THREADS", "")
     if threads.isdigit() and int(threads) > cores:
@@ -473,12 +484,13 @@ def check_cpu(machine: Machine, plan: Plan) -> Check:
 def check_memory(machine: Machine, plan: Plan) -> Check:
     """Main memory against the plan, with the limit of the container or job."""
     total, available = machine.memory()
-    limit = (machine.read("/sys/fs/cgroup/memory.max") or "max").strip()
     source = ""
-    if limit.isdigit() and int(limit) < total:
-        used = (machine.read("/sys/fs/cgroup/memory.current") or "0").strip()
-        available = min(available, int(limit) - int(used if used.isdigit() else 0))
-        source = " (limit of the job or container)"
+    for group in _control_groups(machine):
+        limit = (machine.read(f"{group}/memory.max") or "max").strip()
+        if limit.isdigit() and int(limit) < total:
+            used = (machine.read(f"{group}/memory.current") or "0").strip()
+            available = min(available, int(limit) - int(used if used.isdigit() else 0))
+            source = " (limit of the job or container)"
     found = f"{available / GIB:.1f} GiB available{source}"
     if plan.host_bytes:
         found += f", the plan needs {plan.host_bytes / GIB:.1f} GiB"

@@ -28,7 +28,8 @@ from seed_hpc.profiling import ranges
 from seed_hpc.profiling.profiler_files import read_profiler_file, refuse_stale
 from seed_hpc.profiling.tables import Profile
 
-_RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+# Slurm's last: what mpirun starts inside a batch script inherits the script's SLURM_PROCID, 0.
+_RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 # ncu replays a kernel several times, and a replayed NCCL kernel waits for peers that do not replay: it hangs. NCCL's
 # kernels are the functions whose names begin with "nccl"; written without look-ahead, which not every engine has.
 NOT_NCCL = "regex:^([^n]|n[^c]|nc[^c]|ncc[^l]|.{1,3}$)"

@@ -33,9 +33,7 @@ PHASES = (
     "inference",  # network and sampling of actions
     "replay",  # append, sample, priorities
     "learner",  # loss, gradient, optimizer
-    "exchange",  # collectives of gradients and metrics
-    "learner_wait",  # the learner has no data
-    "actor_wait",  # the environments wait for the learner
+    "exchange",  # collectives of gradients, decisions and metrics; those of gradients run beside the learner
 )
 DOMAIN = "seed-hpc"  # of the NVTX ranges
 CAPTURE_RANGE = "capture"  # the NVTX range that `nsys profile --capture-range=nvtx` records

@@ -11,9 +11,12 @@ Every part may be missing: its section is then empty or null and `notes` says wh
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from seed_hpc.errors import UserError
 from seed_hpc.files import write_json
@@ -46,7 +49,7 @@ def analyse_run(directory: Path) -> dict[str, Any]:
     folder = directory / "profile"
     notes: list[str] = []
     profiles = _profiles(folder, notes)
-    samples = _samples(directory, notes)
+    samples = _of_the_run(_samples(directory, notes), info.get("gpu_uuids"), notes)
     if not profiles and not samples:
         raise UserError(
             f"{folder} holds neither profiles nor samples: run `seed-hpc profile run` or train with samples"
@@ -112,6 +115,30 @@ def _samples(directory: Path, notes: list[str]) -> list[Samples]:
     if not found:
         notes.append("the run was not sampled")
     return found
+
+
+def _of_the_run(samples: list[Samples], uuids: object, notes: list[str]) -> list[Samples]:
+    """Leaves out the GPUs of a node that the run does not compute on, which others may be using.
+
+    Args:
+        samples: Readings of whole nodes.
+        uuids: run.json's `gpu_uuids`; a record without it, and one none of whose GPUs was read, counts all.
+        notes: Takes a sentence where that is so.
+    """
+    if not isinstance(uuids, list):
+        return samples
+    devices = [device for part in samples for device in part.info.get("devices", [])]
+    own = {device["uuid"] for device in devices if device["uuid"] in uuids}
+    own |= {device.get("parent_uuid") for device in devices if device["uuid"] in uuids}  # of a MIG instance
+    if uuids and devices and not own:
+        notes.append("the GPUs of the run are not among those that were sampled: all of its nodes are counted")
+        return samples
+    chosen = []
+    for part in samples:
+        kept = [device for device in part.info.get("devices", []) if device["uuid"] in own]
+        rows = part.gpu.filter(pc.is_in(part.gpu["uuid"], pa.array(sorted(own - {None}), pa.string())))
+        chosen.append(replace(part, info={**part.info, "devices": kept}, gpu=rows))
+    return chosen
 
 
 def _overlaps(folder: Path, notes: list[str]) -> tuple[list[analysis.Overlap], analysis.Efficiency | None]:
@@ -254,6 +281,8 @@ def _metrics(directory: Path) -> list[dict[str, Any]]:
         while lines and lines[-1]["frames"] >= frames:
             lines.pop()
         lines.append(line)
+    if lines and isinstance(time_s := lines[0].get("time_s"), int | float):
+        lines.insert(0, {"unix_time_s": lines[0]["unix_time_s"] - time_s, "frames": 0})  # when the run began
     return lines
 
 

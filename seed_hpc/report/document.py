@@ -360,7 +360,7 @@ def _memory(run: RunRecord) -> JsonObject | None:
     owners = {name: [finite_or_none(line["memory_bytes"].get(name)) for line in lines] for name in names}
     largest = sorted(owners, key=lambda name: -max(value or 0.0 for value in owners[name]))
     return {
-        "device": "GPU" if has_gpu({"hardware": _mapping(run.info.get("hardware"))}) else "host",
+        "device": "GPU" if str(_mapping(run.info.get("hardware")).get("device")).startswith("cuda") else "host",
         "time_s": thin([finite_or_none(line.get("time_s")) for line in lines], CURVE_POINTS),
         "owners": [{"name": name, "bytes": thin(owners[name], CURVE_POINTS)} for name in largest if any(owners[name])],
     }

@@ -18,7 +18,6 @@ Severity = Literal["good", "info", "warning", "serious"]
 SEVERITIES: tuple[Severity, ...] = ("serious", "warning", "info", "good")
 
 # Thresholds of the rules, one place for all. Shares are of the loop's time.
-WAIT_SHARE = 0.25  # The learner waits so much for the environments, or the environments for it, that sizes are wrong.
 DOMINANT_SHARE = 0.60  # One phase takes so much of a sequential loop that only it is worth speeding up.
 DECAY_RATIO = 0.85  # Throughput of the last quarter against the second one.
 SPREAD_RATIO = 0.30  # (p90 - p10) / median of the throughput.
@@ -120,18 +119,6 @@ def few_episodes(run: dict[str, Any]) -> Finding | None:
         return None
     text = f"The evaluation has only {wording.plural(evaluation['episodes'], 'episode')}; its interval says little."
     return _finding("few_episodes", "info", run, text, f"set evaluation.episodes to {MIN_EPISODES} or more")
-
-
-def learner_waits(run: dict[str, Any]) -> Finding | None:
-    """The learner waits for environments, or the actor for the learner."""
-    shares = _shares(run)
-    if shares.get("learner_wait", 0.0) >= WAIT_SHARE:
-        text = f"The learner waits {wording.percent(shares['learner_wait'])} of the time for the environments."
-        return _finding("learner_waits", "warning", run, text, "raise env.num_envs, or env.num_threads on a CPU")
-    if shares.get("actor_wait", 0.0) >= WAIT_SHARE:
-        text = f"The environments wait {wording.percent(shares['actor_wait'])} of the time for the learner."
-        return _finding("learner_waits", "warning", run, text, "use a larger batch or a smaller network")
-    return None
 
 
 def dominant_phase(run: dict[str, Any]) -> Finding | None:
@@ -266,7 +253,6 @@ RULES: tuple[Rule, ...] = (
     beats_random,
     above_human,
     few_episodes,
-    learner_waits,
     dominant_phase,
     throughput_decays,
     throughput_unsteady,
@@ -299,7 +285,5 @@ def _gain(run: dict[str, Any]) -> float:
 
 
 def _gpu_utilisation(run: dict[str, Any]) -> float | None:
-    for row in run["utilisation"]:
-        if row["metric"] == "gpu_utilisation":
-            return float(row["median"])
-    return None
+    busy = [float(row["median"]) for row in run["utilisation"] if row["metric"] == "gpu_utilisation"]
+    return sum(busy) / len(busy) if busy else None

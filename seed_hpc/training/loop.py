@@ -374,7 +374,7 @@ def train(directory: RunDirectory, loop: ClosedLoop, *, resume: bool = False) ->
             logger.info("resuming %s at %s frames", directory.path, f"{loop.statistics.frames:,}")
     status = "failed"
     if loop.peers.is_main:
-        directory.set_status("running", pid=os.getpid(), **loop.peers.describe())
+        directory.set_status("running", pid=os.getpid(), **loop.peers.describe(loop.device))
     try:
         with StopRequest() as stop, sample_run(directory.path, loop.options.sample_hz):
             status = loop.run(directory, stop)

@@ -75,6 +75,15 @@ def test_slurm(names):
     assert other_job.port != found.port
 
 
+def test_jobs_one_after_the_other_get_ports_of_their_own(names):
+    """Job ids that differ in their digits' order, too: jobs that share a node are seldom far apart."""
+    ports = {
+        detect({**SLURM, "SLURM_STEP_NODELIST": "gpu[1-2]", "SLURM_JOB_ID": str(job)}).port
+        for job in range(9990, 10090)
+    }
+    assert len(ports) > 95
+
+
 def test_slurm_asks_the_controller_when_the_variables_were_stripped(names, monkeypatch):
     environment = {key: value for key, value in SLURM.items() if key != "SLURM_STEP_NODELIST"}
     monkeypatch.setattr(launch.shutil, "which", lambda name: f"/usr/bin/{name}")

@@ -25,8 +25,8 @@ class FakeNvml:
     class NVMLError(Exception):
         pass
 
-    def __init__(self, num_gpus, links=None, version=4, cluster=None, driver=True):
-        self.num_gpus, self.links, self.version = num_gpus, links or {}, version
+    def __init__(self, num_gpus, links=None, major=9, cluster=None, driver=True):
+        self.num_gpus, self.links, self.major = num_gpus, links or {}, major
         self.cluster, self.driver = cluster, driver
 
     def nvmlInit(self):
@@ -60,8 +60,8 @@ class FakeNvml:
     def nvmlDeviceGetNvLinkState(self, handle, link):
         return self._link(handle, link) is not None
 
-    def nvmlDeviceGetNvLinkVersion(self, handle, link):
-        return self.version
+    def nvmlDeviceGetCudaComputeCapability(self, handle):
+        return self.major, 0
 
     def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle, link):
         return 2 if self._link(handle, link) == "switch" else 0
@@ -94,6 +94,8 @@ def test_nvlink_pairs_and_a_gpu_without_links():
     devices = nvml_devices(nvml)
     assert devices[0].nvlink_bytes_per_s == 50e9
     assert devices[2].nvlink_bytes_per_s == 25e9
+    (newer, *_) = nvml_devices(FakeNvml(2, {0: [1] * 4, 1: [0] * 4}, major=10))
+    assert newer.nvlink_bytes_per_s == 200e9  # B200
     assert devices[0].pcie == {"GPU-1": "PIX", "GPU-2": "SYS", "GPU-3": "SYS", "GPU-4": "SYS"}
 
 

@@ -4,11 +4,13 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from seed_hpc import cli
 from seed_hpc.errors import UserError
-from seed_hpc.profiling import analysis, ceilings, findings, run_analysis
+from seed_hpc.profiling import analysis, ceilings, findings, run_analysis, sampler
 from seed_hpc.profiling.analysis import Ceilings, Efficiency, Occupancy, Overlap, RooflinePoint
 from seed_hpc.profiling.findings import Evidence, find
 from seed_hpc.profiling.nsys import Interval
@@ -57,11 +59,6 @@ def test_pop_metrics_multiply():
     for useful, elapsed in (([], 1.0), ([1.0], 0.0), ([2.0], 1.0), ([-1.0], 1.0)):
         with pytest.raises(ValueError, match="useful times"):
             analysis.pop_efficiency(useful, elapsed)
-
-
-def test_useful_time_is_what_is_neither_exchange_nor_waiting():
-    phases = {"environment": 3.0, "inference": 2.0, "learner": 4.0, "exchange": 1.0, "learner_wait": 5.0, "other": 7.0}
-    assert analysis.useful_seconds(phases) == 9.0
 
 
 def test_scaling_is_against_the_smallest_number_of_ranks():
@@ -173,7 +170,7 @@ def test_energy_prefers_the_counter_and_integrates_power_otherwise():
     assert result.source == "energy counter and power"
     assert analysis.energy(rows, GPU[:1]).source == "energy counter"
     assert analysis.energy([row(0.0, "A"), row(1.0, "A")], GPU[:1]).joules is None
-    assert analysis.energy(rows, []).source == "there is no GPU"
+    assert analysis.energy(rows, []).source == "the run used no GPU"
 
 
 def test_frames_between_two_times():
@@ -191,7 +188,7 @@ def test_utilisation_leaves_out_what_was_not_measured():
     ]
     table = {entry["metric"]: entry for entry in analysis.utilisation("n1 GPU 0", rows)}
     assert table["gpu_utilisation"] == {
-        "device": "n1 GPU 0", "metric": "gpu_utilisation", "unit": "%", "median": 5.5, "p90": 10.0, "max": 10.0,
+        "device": "n1 GPU 0", "metric": "gpu_utilisation", "unit": "%", "median": 5.5, "p90": 9.0, "max": 10.0,
     }  # fmt: skip
     assert table["memory"]["max"] == 1.0
     assert "power" not in table
@@ -425,6 +422,44 @@ def test_what_could_not_be_sampled_is_a_note(tmp_path):
         "n1 GPU 0: not supported: power_w, energy_j",
         "n1 GPU 0: no permission: pcie_tx_bytes_per_s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("uuids", "joules"), [(None, 350.0), (["GPU-3"], 300.0), ([], None), (["GPU-of-another-node"], 350.0)]
+)
+def test_only_the_gpus_of_the_run_count(tmp_path, uuids, joules):
+    """A node of which the run uses one GPU; a record that does not tell, or tells of others, counts all."""
+    run, folder = tmp_path / "run", tmp_path / "run" / "samples" / "n1-0"
+    folder.mkdir(parents=True)
+    powers = {"GPU-0": 5.0, "GPU-3": 30.0}
+    rows = [
+        {"time_s": 10.0 * step, "uuid": uuid, "power_w": watts, "gpu_utilization_pct": watts}
+        for step in range(2)
+        for uuid, watts in powers.items()
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=sampler.GPU_SCHEMA), folder / "gpu-000000-000000.parquet")
+    devices = [{"uuid": uuid, "index": int(uuid[-1]), "parent_uuid": None, "lost": False} for uuid in powers]
+    (folder / "sampler.json").write_text(json.dumps({"host": "n1", "devices": devices}))
+    (run / "run.json").write_text(json.dumps({} if uuids is None else {"gpu_uuids": uuids}))
+    document = run_analysis.analyse_run(run)
+    assert document["energy"]["joules"] == joules
+    busy = [row["device"] for row in document["utilisation"] if row["metric"] == "gpu_utilisation"]
+    assert len(busy) == {350.0: 2, 300.0: 1, None: 0}[joules]
+    assert any("all of its nodes" in note for note in document["notes"]) == (uuids == ["GPU-of-another-node"])
+
+
+def test_frames_count_from_the_beginning_of_the_run(tmp_path):
+    """The first log line stands an interval behind the run's beginning."""
+    run, folder = tmp_path / "run", tmp_path / "run" / "samples" / "n1-0"
+    folder.mkdir(parents=True)
+    rows = [{"time_s": 1000.0 + step, "uuid": "GPU-0", "power_w": 1.0} for step in range(0, 61, 10)]
+    pq.write_table(pa.Table.from_pylist(rows, schema=sampler.GPU_SCHEMA), folder / "gpu-000000-000000.parquet")
+    device = {"uuid": "GPU-0", "index": 0, "parent_uuid": None, "lost": False}
+    (folder / "sampler.json").write_text(json.dumps({"host": "n1", "devices": [device]}))
+    (run / "run.json").write_text("{}")
+    lines = [{"time_s": float(t), "unix_time_s": 1000.0 + t, "frames": 100 * t} for t in range(10, 61, 10)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run_analysis.analyse_run(run)["energy"]["frames"] == 6000
 
 
 def test_measured_ceilings_are_preferred(tmp_path):

@@ -250,6 +250,8 @@ def test_cpu(monkeypatch):
     assert verdict(check, Fake(flags="fpu sse2")) == "warn"
     assert verdict(check, Fake(files={"/sys/fs/cgroup/cpu.max": "200000 100000\n"})) == "warn"
     assert verdict(check, Fake(files={"/sys/fs/cgroup/cpu.max": "max 100000\n"})) == "ok"
+    in_job = {"/proc/self/cgroup": "0::/job_7/step_0\n", "/sys/fs/cgroup/job_7/cpu.max": "150000 100000\n"}
+    assert verdict(check, Fake(files=in_job)) == "warn"
     assert verdict(check, Fake(environ={"OMP_NUM_THREADS": "64"})) == "warn"
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     assert verdict(check, Fake(flags="asimd")) == "ok"
@@ -265,6 +267,14 @@ def test_memory():
     assert verdict(check, Fake(), Plan(host_bytes=33 * GIB)) == "fail"
     assert verdict(check, Fake(files=limited), Plan(host_bytes=7 * GIB)) == "fail"
     assert check(Fake(files=limited), Plan()).found == "6.0 GiB available (limit of the job or container)"
+    # On a node itself a job's limit is on the way from its own group to the root.
+    job = "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7"
+    in_job = {
+        "/proc/self/cgroup": "0::/system.slice/slurmstepd.scope/job_7/step_0\n",
+        f"{job}/memory.max": str(4 * GIB),
+        f"{job}/memory.current": str(GIB),
+    }
+    assert check(Fake(files=in_job), Plan()).found == "3.0 GiB available (limit of the job or container)"
 
 
 def test_gpu_memory():

@@ -64,7 +64,12 @@ def test_files_of_an_earlier_run_are_refused_before_the_program_starts(tmp_path)
 
 @pytest.mark.parametrize(
     ("environ", "rank"),
-    [({}, 0), ({"RANK": "5", "SLURM_PROCID": "1"}, 5), ({"SLURM_PROCID": "3"}, 3), ({"OMPI_COMM_WORLD_RANK": "2"}, 2)],
+    [
+        ({}, 0),
+        ({"RANK": "5", "SLURM_PROCID": "1"}, 5),
+        ({"SLURM_PROCID": "3"}, 3),
+        ({"SLURM_PROCID": "0", "OMPI_COMM_WORLD_RANK": "2"}, 2),  # mpirun inside a batch script
+    ],
 )
 def test_rank_comes_from_the_launcher(environ, rank):
     assert profiled_run.rank_of(environ) == rank

@@ -45,13 +45,6 @@ CASES = [
     ("beats_random", "serious", {"evaluation": evaluation(-3.0, -4.0, -2.0)}, "worse than the random policy"),
     ("above_human", "good", {"evaluation": evaluation(20.0, 18.0, 22.0, human=14.6)}, "human score of 14.6"),
     ("few_episodes", "info", {"evaluation": evaluation(20.0, 18.0, 22.0, episodes=5)}, "only 5 episodes"),
-    (
-        "learner_waits",
-        "warning",
-        {"phases": phases(learner_wait=0.38, learner=0.62)},
-        "waits 38 % of the time for the environments",
-    ),
-    ("learner_waits", "warning", {"phases": phases(actor_wait=0.3, learner=0.7)}, "environments wait 30 %"),
     ("dominant_phase", "info", {"phases": phases(environment=0.71, learner=0.29)}, "takes 71 % of the loop"),
     (
         "throughput_unsteady",
@@ -87,7 +80,6 @@ def test_a_rule_reads_the_curves(run, rule, curves, says):
 @pytest.mark.parametrize(
     ("rule", "change"),
     [
-        ("learner_waits", {"phases": phases(learner_wait=0.2, learner=0.4, environment=0.4)}),
         ("dominant_phase", {"phases": phases(environment=0.55, learner=0.45)}),
         ("gpu_idle", {"utilisation": [{"metric": "gpu_utilisation", "median": 88.0}]}),
         ("above_human", {"evaluation": evaluation(15.0, 14.0, 16.0, human=14.6)}),
