@@ -28,8 +28,8 @@ $(VENV)/.tools: $(VENV)/.packages
 setup: $(VENV)/.library  ## make the virtual environment, build the library
 setup-dev: $(VENV)/.library $(VENV)/.tools  ## the same with what tests, benchmarks and lint need
 
-demo: setup  ## train an agent, evaluate it, write results/report/index.html
-	$(BIN)/snakemake --profile profiles/local --config 'kernels={"cuda_architectures": []}'
+demo: setup  ## train an agent on the CPU, evaluate it, write results/report/index.html
+	CUDA_VISIBLE_DEVICES= $(BIN)/snakemake --profile profiles/local --config 'kernels={"cuda_architectures": []}'
 
 ARCHS ?= 80 90
 MACHINE := registers for a lane's machine before room for more lanes (docs/cuda.md)

@@ -5,8 +5,9 @@ Every rank keeps its number of environments (weak scaling), so with n ranks perf
 second of one; efficiency is the part of that which is reached. The first log line of each run is left out. Repeats are
 interleaved, and the efficiency of a repeat is against one rank in the same repeat; medians of both are shown.
 
-The projection is a model, not a measurement: an iteration takes the time that it took on one rank plus one exchange of
-the gradients, predicted for the quickest algorithm by `planner.predicted_s` and not overlapped with anything.
+The projection is a model, not a measurement: an iteration takes the time that it took on one rank plus an exchange of
+the gradients for each of its updates, predicted for the quickest algorithm by `planner.predicted_s` and overlapped with
+nothing.
 """
 
 from __future__ import annotations
@@ -61,12 +62,14 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--frames-per-s {args.frames_per_s} is not allowed: give frames a second, more than 0")
     experiment = load_experiment(args.config, args.overrides)
     speeds: dict[int, list[float]] = {ranks: [] for ranks in sorted({1, *args.ranks})}
-    num_parameters = 0
+    num_parameters, updates_per_frame = 0, 0.0
     for _ in range(args.repeats):
         for ranks, found in speeds.items():
             with tempfile.TemporaryDirectory() as folder:
-                speed, num_parameters = _train(args, experiment, ranks, Path(folder))
-            found.append(speed)
+                training = _train(args, experiment, ranks, Path(folder))
+            found.append(training.frames_per_s)
+            if ranks == 1:
+                num_parameters, updates_per_frame = training.num_parameters, training.updates_per_frame
     measured = [measured_point(ranks, found, speeds[1]) for ranks, found in speeds.items()]
     links = topology.read_description(args.links).links if args.links else topology.NOMINAL_LINKS
     iteration_frames = experiment.env.num_envs * experiment.training.unroll_length * experiment.env.frameskip
@@ -76,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
             args.gpus_per_node,
             args.frames_per_s or measured[0].frames_per_s,
             iteration_frames,
+            round(updates_per_frame * iteration_frames),
             4 * num_parameters,
             links,
         )
@@ -94,8 +98,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _train(args: argparse.Namespace, experiment: Experiment, ranks: int, folder: Path) -> tuple[float, int]:
-    """Trains with so many local ranks; returns frames per second and the number of parameters."""
+@dataclass(frozen=True, kw_only=True)
+class _Training:
+    """What a training showed between its first and its last log line."""
+
+    frames_per_s: float
+    updates_per_frame: float
+    num_parameters: int
+
+
+def _train(args: argparse.Namespace, experiment: Experiment, ranks: int, folder: Path) -> _Training:
+    """Trains with so many local ranks."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     interval = int(args.frames * ranks / 6)
     command = [*torchrun, "-m", "seed_hpc.cli", "train", "--config", args.config, "--run-id", "scaling"]
@@ -117,7 +130,12 @@ def _train(args: argparse.Namespace, experiment: Experiment, ranks: int, folder:
     assert newest is not None
     network = load_checkpoint(newest)["learner"]["network"]
     num_parameters = sum(tensor.numel() for tensor in network.values())
-    return (last["frames"] - first["frames"]) / (last["time_s"] - first["time_s"]), num_parameters
+    frames = last["frames"] - first["frames"]
+    return _Training(
+        frames_per_s=frames / (last["time_s"] - first["time_s"]),
+        updates_per_frame=(last["updates"] - first["updates"]) / frames,
+        num_parameters=num_parameters,
+    )
 
 
 def measured_point(ranks: int, speeds: Sequence[float], alone: Sequence[float]) -> Point:
@@ -138,6 +156,7 @@ def project(
     gpus_per_node: int,
     frames_per_s: float,
     iteration_frames: int,
+    updates: int,
     gradient_bytes: float,
     links: Any,
 ) -> Point:
@@ -147,7 +166,8 @@ def project(
         ranks: GPUs.
         gpus_per_node: NVLink group and node.
         frames_per_s: Speed of one rank alone.
-        iteration_frames: Frames of one rank between two updates.
+        iteration_frames: Frames of one rank in an iteration: a rollout.
+        updates: Updates in an iteration, each with an exchange of the gradients.
         gradient_bytes: Size of the gradients.
         links: "nvlink" and "network" -> Link.
     """
@@ -157,7 +177,7 @@ def project(
         for name in planner.ALGORITHMS
     )
     alone_s = iteration_frames / frames_per_s
-    efficiency = alone_s / (alone_s + (exchange_s if ranks > 1 else 0.0))
+    efficiency = alone_s / (alone_s + (updates * exchange_s if ranks > 1 else 0.0))
     return Point(ranks=ranks, frames_per_s=ranks * frames_per_s * efficiency, efficiency=efficiency)
 
 

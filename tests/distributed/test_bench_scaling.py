@@ -15,13 +15,15 @@ LINKS = {"nvlink": Link(latency_s=0.0, bytes_per_s=400.0), "network": Link(laten
 def test_projection_by_hand():
     # One node of two: the quickest exchange of 400 bytes is the flat one, 2 steps of 200 bytes at 400 B/s = 1 s, beside
     # 100 frames / 25 frames per second = 4 s.
-    point = bench_scaling.project(2, 2, 25.0, 100, 400.0, LINKS)
+    point = bench_scaling.project(2, 2, 25.0, 100, 1, 400.0, LINKS)
     assert point.efficiency == pytest.approx(4 / 5)
     assert point.frames_per_s == pytest.approx(2 * 25 * 4 / 5)
     # One rank exchanges nothing.
-    assert bench_scaling.project(1, 2, 25.0, 100, 400.0, LINKS).efficiency == 1.0
+    assert bench_scaling.project(1, 2, 25.0, 100, 1, 400.0, LINKS).efficiency == 1.0
     # Two nodes of two: reduce_scatter 0.5 s + all_reduce of 200 bytes over the network 2 s + all_gather 0.5 s = 3 s.
-    assert bench_scaling.project(4, 2, 25.0, 100, 400.0, LINKS).efficiency == pytest.approx(4 / 7)
+    assert bench_scaling.project(4, 2, 25.0, 100, 1, 400.0, LINKS).efficiency == pytest.approx(4 / 7)
+    # Each update of an iteration has an exchange of its own.
+    assert bench_scaling.project(4, 2, 25.0, 100, 3, 400.0, LINKS).efficiency == pytest.approx(4 / 13)
 
 
 def test_efficiency_is_against_one_rank_in_the_same_repeat():

@@ -2,7 +2,9 @@
 """The adapters of workflow/scripts on a stand-in for Snakemake's object: what they pass on, and how they fail."""
 
 import json
+import os
 import runpy
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -42,10 +44,14 @@ def test_write_report_says_in_one_sentence_what_is_wrong(tmp_path):
 def training_parts(tmp_path):
     return {
         "wildcards": SimpleNamespace(experiment="demo", run_id="seed1-abc"),
-        "input": SimpleNamespace(experiment="config/experiments/demo.yaml", library=str(tmp_path / "lib" / "x.so")),
+        "input": SimpleNamespace(experiment="config/experiments/demo.yaml"),
         "output": SimpleNamespace(record=str(tmp_path / "results" / "demo" / "seed1-abc" / "training.json")),
         "params": SimpleNamespace(
-            overrides=["training.seed=1"], digest="abc", launcher="srun -n 2", python="/opt/venv/bin/python"
+            overrides=["training.seed=1"],
+            digest="abc",
+            launcher="srun -n 2",
+            python="/opt/venv/bin/python",
+            libraries="results/kernels/cpu:results/kernels",
         ),
         "log": [str(tmp_path / "log")],
     }
@@ -64,6 +70,9 @@ def test_train_agent(tmp_path, monkeypatch):
     assert (seen["run"].experiment, seen["run"].run_id, seen["launcher"]) == ("demo", "seed1-abc", "srun -n 2")
     assert seen["python"] == "/opt/venv/bin/python"
     assert seen["results"] == tmp_path / "results"
+    # Absolute: a training in another working directory finds them, too.
+    kernels = Path.cwd() / "results" / "kernels"
+    assert os.environ["SEED_HPC_LIBRARY_DIR"].split(":") == [str(kernels / "cpu"), str(kernels)]
     record = tmp_path / "results" / "demo" / "seed1-abc" / "training.json"
     assert json.loads(record.read_text()) == {"status": "finished"}
 

@@ -28,6 +28,9 @@ except UserError as error:
 RESULTS = CONFIG["results"]
 PIPELINE = f"{RESULTS}/pipeline"  # logs and benchmark files of the jobs
 
+# Where the package looks for libseed_cpu.so and for sm_*/libseed_cuda.so: SEED_HPC_LIBRARY_DIR of the jobs.
+LIBRARIES = f"{RESULTS}/kernels/cpu:{RESULTS}/kernels"
+
 USES_IMAGE = DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method
 
 # Outside of a container, `python` in a rule is the interpreter that runs Snakemake, whether its environment is
@@ -40,7 +43,6 @@ wildcard_constraints:
     experiment="[A-Za-z0-9][A-Za-z0-9_.-]*",
     run_id="[A-Za-z0-9][A-Za-z0-9_.-]*",
     arch="[0-9]+",
-    tool="torch|nsys|ncu",
 
 
 def planned(wildcards):
@@ -63,10 +65,11 @@ def library_records():
     return [f"{RESULTS}/kernels/{name}/kernels.json" for name in ("cpu", *(f"sm_{arch}" for arch in architectures))]
 
 
-def profile_tables():
-    """Tables of the profiled runs; none where profiling is off."""
+def profiles():
+    """Tables and analyses of the profiled runs; none where profiling is off."""
     profile = CONFIG["profile"]
-    return of_each_run(f"profile/{profile['tool']}-rank0.json") if profile["enabled"] else []
+    names = (f"{profile['tool']}-rank0.json", "analysis.json") if profile["enabled"] else ()
+    return [path for name in names for path in of_each_run(f"profile/{name}")]
 
 
 def measured_architectures():
@@ -121,11 +124,11 @@ def image():
 
 def image_sources():
     """What an image is made from, beside its definition."""
-    folders = ("cuda", "seed_hpc", "containers")
+    folders, packed = ("cuda", "seed_hpc", "containers"), ("CMakeLists.txt", "constraints.txt", "pyproject.toml")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     skipped = {"__pycache__", "_lib"}
     files = [path for path in files if path.suffix != ".def" and not skipped & set(path.parts)]
-    return sorted(str(path.relative_to(ROOT)) for path in [ROOT / "pyproject.toml", ROOT / "constraints.txt", *files])
+    return sorted(str(path.relative_to(ROOT)) for path in [*(ROOT / name for name in packed), *files])
 
 
 def image_options():

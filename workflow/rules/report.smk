@@ -11,7 +11,7 @@ rule write_report:
     input:
         trained=of_each_run("training.json"),
         scores=of_each_run("evaluation.json"),
-        profiles=profile_tables(),
+        profiles=profiles(),
         kernels=library_records(),
         architectures=measured_architectures(),
         image=image(),

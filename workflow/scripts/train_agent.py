@@ -17,7 +17,8 @@ run = pipeline.PlannedRun(
     digest=snakemake.params.digest,
 )
 try:
-    os.environ["SEED_HPC_LIBRARY_DIR"] = str(Path(snakemake.input.library).parent.resolve())
+    folders = snakemake.params.libraries.split(os.pathsep)
+    os.environ["SEED_HPC_LIBRARY_DIR"] = os.pathsep.join(str(Path(folder).resolve()) for folder in folders)
     record = pipeline.train(
         run,
         Path(snakemake.output.record).parents[2],
