@@ -62,25 +62,30 @@ def game_names() -> tuple[str, ...]:
     return tuple(names)
 
 
-def canonical_name(name: str) -> str:
-    """Returns the snake-case name of `name`, which may also be "MsPacman" or a gymnasium id ("ALE/MsPacman-v5")."""
-    bare = re.sub(r"-v\d+$", "", name.removeprefix("ALE/"))
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", bare).lower()
+@functools.cache
+def _squeezed_names() -> dict[str, str]:
+    """Returns the name of each game by what `_squeeze` leaves of it."""
+    return {_squeeze(name): name for name in game_names()}
+
+
+def _squeeze(name: str) -> str:
+    """Returns the letters and digits that "ms_pacman", "MsPacman" and the gymnasium id "ALE/MsPacman-v5" share."""
+    return re.sub(r"-v\d+$", "", name.removeprefix("ALE/")).replace("_", "").lower()
 
 
 @functools.cache
 def find_game(name: str) -> GameInfo:
-    """Returns the facts of the game called `name`.
+    """Returns the facts of the game called `name`: as in ale-py ("ms_pacman"), "MsPacman", or a gymnasium id.
 
     Raises:
         UserError: There is no such game; the message names the nearest one.
     """
     known = game_names()
-    canonical = canonical_name(name)
-    if canonical not in known:
-        raise UserError(f"there is no game '{name}'{nearest(canonical, known)}: use one of ale-py's {len(known)} names")
+    squeezed = _squeeze(name)
+    if squeezed not in _squeezed_names():
+        raise UserError(f"there is no game '{name}'{nearest(squeezed, known)}: use one of ale-py's {len(known)} names")
     library = _native.load("cpu")
-    index = known.index(canonical)
+    index = known.index(_squeezed_names()[squeezed])
     text = ctypes.c_char_p()
     _native.check(library, library.seed_game_describe(index, ctypes.byref(text)))
     facts = json.loads(text.value or b"{}")

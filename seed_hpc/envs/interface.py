@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from seed_hpc import _native
 from seed_hpc.envs import translation
 from seed_hpc.envs.actions import Action
-from seed_hpc.envs.games import GameInfo, canonical_name, find_game, game_names
+from seed_hpc.envs.games import GameInfo, find_game
 from seed_hpc.envs.roms import read_rom_file
 from seed_hpc.errors import MissingDependencyError, UserError, nearest
 
@@ -222,14 +222,12 @@ class ALEInterface:
     @staticmethod
     def isSupportedROM(path: str | os.PathLike[str]) -> str | None:
         """Returns the game whose ROM image the file is, or None."""
-        name = canonical_name(Path(path).stem)
-        if name not in game_names():
-            return None
         try:
-            read_rom_file(find_game(name), Path(path))
+            game = find_game(Path(path).stem)
+            read_rom_file(game, Path(path))
         except UserError:
             return None
-        return name
+        return game.name
 
     def reset_game(self) -> None:
         """Starts an episode in the chosen mode and difficulty."""
