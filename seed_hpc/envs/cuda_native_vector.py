@@ -154,7 +154,7 @@ class CudaNativeVectorEnv(NativeVectorEnv):
         rows.terminations, rows.truncations = terminations.data_ptr(), truncations.data_ptr()
         rows.episode_steps = steps.data_ptr()
         rows.final_observations = None
-        infos: dict[str, Any] = {"env_id": self._env_numbers, "episode_steps": steps}
+        infos: dict[str, Any] = {"env_id": self._env_numbers.clone(), "episode_steps": steps}
         if final:
             infos["final_obs"] = self._device.empty(shape, self._observation_dtype)
             rows.final_observations = infos["final_obs"].data_ptr()

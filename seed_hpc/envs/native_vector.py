@@ -358,7 +358,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         rows.truncations = address + 9 * lanes
         rewards, steps, bytes_row = block
         flags = bytes_row.view(np.bool_)
-        infos: dict[str, Any] = {"env_id": self._env_ids, "episode_steps": steps.view(np.int32)}
+        infos: dict[str, Any] = {"env_id": self._env_ids.copy(), "episode_steps": steps.view(np.int32)}
         rows.final_observations = None
         if final:
             infos["final_obs"], rows.final_observations = self._final_observations.take()

@@ -76,6 +76,12 @@ def test_equals_the_cpu(make, name, autoreset_mode):
     assert device.observe().numpy().tobytes() == cpu.observe().tobytes()
 
 
+def test_infos_are_the_callers(make):
+    device, _ = make(num_envs=2)
+    device.reset(seed=0)[1]["env_id"][:] = 7
+    assert device.reset(seed=0)[1]["env_id"].tolist() == [0, 1]
+
+
 def test_the_reference_policy(make):
     device, cpu = make("order_book", 8)
     for envs in (device, cpu):

@@ -50,6 +50,18 @@ def test_held_arrays_are_never_written_again():
     envs.close()
 
 
+def test_infos_are_the_callers():
+    envs = seed_hpc.make_vec("ball", 2)
+    observations, infos = envs.reset(seed=1)
+    infos["env_id"][:] = 7
+    again, infos = envs.reset(seed=1)
+    assert infos["env_id"].tolist() == [0, 1]
+    assert np.array_equal(again, observations)
+    infos["env_id"][:] = 7
+    assert envs.step(zeros(envs))[4]["env_id"].tolist() == [0, 1]
+    envs.close()
+
+
 def test_the_limit_of_steps_truncates():
     envs = seed_hpc.make_vec("ball", 3, max_episode_steps=4)
     envs.reset(seed=0)
