@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NoReturn, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,6 +135,10 @@ class ALEInterface:
         if getattr(self, "_machine", None):
             self._library.seed_machine_destroy(self._machine)
             self._machine = ctypes.c_void_p()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Raises: a copy would destroy the machine of the original."""
+        raise TypeError("a console cannot be copied or pickled: use cloneState")
 
     # ---- Settings ------------------------------------------------------------------------------------------------
 

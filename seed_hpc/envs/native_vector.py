@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 from gymnasium import spaces
@@ -251,6 +251,10 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
     def __del__(self) -> None:
         if getattr(self, "_pool", None):
             self.close()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Raises: a copy would destroy the pool of the original."""
+        raise TypeError("a vector of environments cannot be copied or pickled: use clone_state")
 
     # ---- Ours ----------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import ctypes
 import os
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
 from gymnasium import spaces
@@ -378,6 +378,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def __del__(self) -> None:
         if getattr(self, "_pool", None):
             self.close()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Raises: a copy would destroy the pool of the original."""
+        raise TypeError("a vector of environments cannot be copied or pickled: use clone_state")
 
     # ---- Ours ----------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ALEInterface: ale-py's methods, results and defaults; its user errors. Play itself is compared in test_parity."""
 
+import copy
 import inspect
+import pickle
 
 import ale_py
 import numpy as np
@@ -98,6 +100,13 @@ def test_snapshots(pair):
     assert ours.cloneSystemState().equals(state)
     with pytest.raises(UserError, match="damaged"):
         ours.restoreState(ALEState(state.serialize()[:-1]))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_console_cannot_be_copied(pair, duplicate):
+    for side in pair:
+        with pytest.raises(TypeError, match="cannot"):
+            duplicate(side)
 
 
 def test_saves_a_picture(pair, tmp_path):

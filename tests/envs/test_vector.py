@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The vector environment: against ale-py's own, its interface, snapshots, and every user error."""
 
+import copy
+import pickle
 import subprocess
 import sys
 import warnings
@@ -152,8 +154,8 @@ def test_arrays_stay_as_long_as_somebody_holds_them():
     for row in actions_of(env, 12, seed=1):
         env.step(row)
     np.testing.assert_array_equal(view, expected)
-    for array, copy in zip(held, copies[:3] + copies[4:], strict=True):
-        np.testing.assert_array_equal(array, copy)
+    for array, kept in zip(held, copies[:3] + copies[4:], strict=True):
+        np.testing.assert_array_equal(array, kept)
 
 
 def test_torch_output_shares_memory_and_equals_numpy():
@@ -427,6 +429,14 @@ def test_a_closed_environment_says_so():
     env.close()
     with pytest.raises(UserError, match="closed"):
         env.step([0, 0, 0])
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("game", ["pong", "ball"])
+def test_a_vector_cannot_be_copied(game, duplicate):
+    env = seed_hpc.make_vec(game, 1, num_threads=1)
+    with pytest.raises(TypeError, match="cannot be copied or pickled: use clone_state"):
+        duplicate(env)
 
 
 def test_memory_of_a_lane():
