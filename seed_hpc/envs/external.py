@@ -47,6 +47,7 @@ _SNAPSHOT = struct.Struct("<8sQqi?")
 _SNAPSHOT_MAGIC = b"SEEDEXT1"
 _MOST_RESTARTS = 3  # in a row without a step in between
 _START_S = 60.0  # a process that starts may take so long, however short `timeout_s` is
+_CLOSE_S = 1.0  # one that ends may take so long to close its simulators
 _RESULTS = ("observations", "rewards", "terminations", "truncations")
 
 
@@ -210,7 +211,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         except (EOFError, OSError):
             answer = process.how_it_ended()
         finally:
-            process.end()
+            process.end(patience_s=_CLOSE_S)
         if not isinstance(answer, Shape):
             raise UserError(f"'{self._kind}:{self._name}' cannot be made: {answer}")
         return answer
@@ -383,7 +384,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         for worker in self._workers:
             worker.process.tell(b"C")
         for worker in self._workers:
-            worker.process.end(patience_s=1.0)
+            worker.process.end(patience_s=_CLOSE_S)
         self._workers = []
         if self._transfer is not None:
             self._transfer.close()

@@ -8,6 +8,7 @@ which the process ends.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -44,6 +45,9 @@ class Simulator(Protocol):
 
     def observe(self, out: Any) -> None:
         """Writes the observation into an array."""
+
+    def close(self) -> None:
+        """Lets go of what the simulator holds; it is not used any more."""
 
 
 # ---- The plain C interface ---------------------------------------------------------------------------------------
@@ -103,6 +107,10 @@ class SharedLibrary:
         """See `Simulator`."""
         self._call("observe", ctypes.c_void_p(out.ctypes.data))
 
+    def close(self) -> None:
+        """See `Simulator`."""
+        self.library.seed_simulator_destroy(self._simulator)
+
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.library, f"seed_simulator_{name}")(self._simulator, *arguments)
         if status:
@@ -156,6 +164,10 @@ class GymnasiumEnvironment:
     def observe(self, out: Any) -> None:
         """See `Simulator`."""
         out[...] = self._observation
+
+    def close(self) -> None:
+        """See `Simulator`."""
+        self.env.close()
 
 
 KINDS: dict[str, Callable[[str], Any]] = {"external": SharedLibrary, "gymnasium": GymnasiumEnvironment}
@@ -261,6 +273,12 @@ class Lanes:
                 self._step(lane)
             board.busy[lane] = False
 
+    def close(self) -> None:
+        """Closes the simulators; nobody is left to be told of one that fails in it."""
+        for simulator in self.simulators.values():
+            with contextlib.suppress(Exception):
+                simulator.close()
+
     def _begin(self, lane: int) -> None:
         board = self.board
         board.busy[lane] = True
@@ -312,6 +330,8 @@ def serve(
     except Exception as error:
         connection.send_bytes(b"E" + f"{type(error).__name__}: {error}".encode())
     finally:
+        if served is not None:
+            served.close()
         served = None
         board.close()
 
@@ -319,7 +339,9 @@ def serve(
 def describe(connection: Connection, kind: str, name: str) -> None:
     """Makes one simulator and sends its `Shape`, or a message; the body of a process that may crash."""
     try:
-        connection.send(KINDS[kind](name).shape)
+        simulator = KINDS[kind](name)
+        connection.send(simulator.shape)
+        simulator.close()
     except Exception as error:
         connection.send(f"{type(error).__name__}: {error}")
 

@@ -123,6 +123,46 @@ def test_what_always_fails_is_an_error(counter, monkeypatch):
         seed_hpc.make_vec(counter, 1)
 
 
+def test_simulators_are_destroyed(counter, tmp_path, monkeypatch):
+    ends = tmp_path / "ends"
+    monkeypatch.setenv("COUNTER_LOGS_ITS_END", str(ends))
+    envs = seed_hpc.make_vec(counter, 3, lanes_per_process=2)
+    assert ends.read_text() == "x"  # the one that told the shape
+    envs.reset(seed=0)
+    envs.close()
+    assert ends.read_text() == "xxxx"
+
+
+CLOSING = """
+import os
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class Closing(CartPoleEnv):
+    def close(self):
+        with open(os.environ["CLOSED"], "a") as file:
+            file.write("x")
+        raise RuntimeError("it is stuck")
+
+
+gymnasium.register("Closing-v0", Closing)
+"""
+
+
+def test_gymnasium_environments_are_closed(tmp_path, monkeypatch, capfd):
+    """All of them, although each fails in it; and nobody is bothered with that."""
+    (tmp_path / "closing.py").write_text(CLOSING)
+    monkeypatch.syspath_prepend(tmp_path)
+    closed = tmp_path / "closed"
+    monkeypatch.setenv("CLOSED", str(closed))
+    envs = seed_hpc.make_vec("gymnasium:closing:Closing-v0", 2, lanes_per_process=2)
+    envs.reset(seed=0)
+    envs.close()
+    assert closed.read_text() == "xxx"
+    assert capfd.readouterr().err == ""
+
+
 def test_wrong_usage(counter, tmp_path):
     text = tmp_path / "text.so"
     text.write_text("x")

@@ -5,7 +5,7 @@
  *
  * Each lane has a simulator of its own, in a worker process; a crash ends that lane's episode and nothing else. A
  * function that returns a status returns 0 for success; another value counts as a crash. C and C++ include this header;
- * other languages need its five functions only. */
+ * other languages need its six functions only. */
 #ifndef SEED_SIMULATOR_H
 #define SEED_SIMULATOR_H
 
@@ -43,6 +43,7 @@ int32_t seed_simulator_step(void* simulator, const void* action, float* reward, 
 /* Writes the present observation. */
 int32_t seed_simulator_observe(void* simulator, void* observation);
 
+/* Called when the environment is closed; a process that crashed or hangs is ended without it. */
 void seed_simulator_destroy(void* simulator);
 
 #ifdef __cplusplus
