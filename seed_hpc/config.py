@@ -178,12 +178,14 @@ class EvaluationConfig:
 
     episodes: int = option(30, "one per environment slot, so that short episodes are not preferred")
     seed: int = option(1_000_003, "of the evaluation's environments, away from those of training")
-    policy: Literal["sample", "greedy"] = option("sample", "draw actions from the policy, or take its most likely one")
+    policy: Literal["sample", "greedy"] = option(
+        "sample", "draw actions, or take the likeliest; with a replay always agent.evaluation_epsilon"
+    )
     random_episodes: int = option(30, "episodes of the random policy, measured the same way")
     gif_frames: int = option(600, "pictures of episode.gif at most; 0 writes none")
 
     def __post_init__(self) -> None:
-        require_at_least("evaluation", self, 1, "episodes", "random_episodes")
+        require_at_least("evaluation", self, 2, "episodes", "random_episodes")  # one has no interval
         require_at_least("evaluation", self, 0, "seed", "gif_frames")
 
 

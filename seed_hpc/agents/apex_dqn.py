@@ -53,6 +53,7 @@ def apex_dqn_loss(network: nn.Module, target: nn.Module, batch: Replayed) -> Los
         best_N1 = network(next_inputs, no_state)[0][0].argmax(-1, keepdim=True)
         next_value_N = target(next_inputs, no_state)[0][0].gather(-1, best_N1).squeeze(-1)
         return_N = drawn.reward_N + drawn.discount_N * next_value_N
+    torch.clear_autocast_cache()  # some releases of torch keep casts of parameters that were made without gradients
     q_NA = network(batch.inputs(0, 1), no_state)[0][0]
     q_N = q_NA.gather(-1, drawn.action_N.unsqueeze(-1)).squeeze(-1)
     error_N = return_N - q_N

@@ -99,7 +99,7 @@ class Distillation(Agent):
         )
         network = teacher.build_network()
         try:
-            network.load_state_dict(load_checkpoint(checkpoint, self.device, lazily=True)["learner"]["network"])
+            network.load_state_dict(load_checkpoint(checkpoint, lazily=True)["learner"]["network"])
         except RuntimeError as error:
             raise UserError(
                 f"the teacher {self.config.teacher} does not fit observations of shape {self.observation_shape} and "

@@ -14,7 +14,8 @@ had, run over the burn-in without learning, and then over the rest:
 
 with k = n, or fewer where an episode or the sequence ends. Episode ends inside of a sequence: the core's state is
 cleared, nothing is bootstrapped where the game ended, Q' of the true final observation where it was cut off, and the
-void transition that leaves a final observation counts nowhere. Rewards are not clipped: set env.reward_clipping=false.
+void transition that leaves a final observation counts nowhere. The paper does not clip rewards
+(`env.reward_clipping=false`), since h is in clipping's place; the shipped experiments clip, as all others do.
 """
 
 from __future__ import annotations
@@ -130,6 +131,7 @@ def r2d2_loss(network: nn.Module, target: nn.Module, batch: Replayed, config: R2
             _, state_NS = network(batch.inputs(0, burn_in), state_NS)
             _, target_state_NS = target(batch.inputs(0, burn_in), target_state_NS)
         target_q_TNA, _ = target(batch.inputs(burn_in), target_state_NS)
+    torch.clear_autocast_cache()  # some releases of torch keep casts of parameters that were made without gradients
     q_TNA, _ = network(batch.inputs(burn_in), state_NS)
 
     best_TN1 = q_TNA.detach().argmax(-1, keepdim=True)

@@ -120,6 +120,11 @@ def n_step_returns(
     return return_TB[:-1]
 
 
+def _finite(priority: Tensor) -> Tensor:
+    """What is not finite ends the run, but on CUDA only at the next check, and until then the replay takes numbers."""
+    return priority.nan_to_num(nan=0.0, posinf=0.0)
+
+
 class ReplayAgent(Agent):
     """Base of the agents with a replay."""
 
@@ -183,15 +188,10 @@ class ReplayAgent(Agent):
         """Acts epsilon-greedily, each environment with its own epsilon, and records Q of the action and of the best."""
         q_TBA, state_BS = network(inputs, state_BS)
         q_BA = q_TBA[0]
-        epsilon = self.evaluation_epsilon if greedy else self._ladder(q_BA.shape[0])
+        epsilon = self.evaluation_epsilon if greedy else self.epsilon_B
         action_B = epsilon_greedy(q_BA, epsilon, generator)
         q_B = q_BA.gather(-1, action_B.unsqueeze(-1)).squeeze(-1)
         return Action(action_B, {"q": q_B, "max_q": q_BA.amax(-1)}, state_BS)
-
-    def _ladder(self, num_envs: int) -> Tensor:
-        if num_envs == self.num_envs:
-            return self.epsilon_B
-        return epsilon_ladder(num_envs, self.config.epsilon_base, self.config.epsilon_alpha).to(self.device)
 
     # ---- Learning ------------------------------------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class ReplayAgent(Agent):
         assert self.target is not None
         drawn: ReplayBatch = batch.drawn
         with ranges.phase("replay"):
-            self.replay.update(drawn.index_N, drawn.generation_N, output.details["priority"])
+            self.replay.update(drawn.index_N, drawn.generation_N, _finite(output.details["priority"]))
         self.num_updates += 1
         if self.num_updates % self.config.target_update_period == 0:
             self.target.load_state_dict(network.state_dict())
@@ -262,7 +262,7 @@ class ReplayAgent(Agent):
         offset, period = head + rollout.num_steps - len(recent["q"]), num_rows // self._items_per_lane()
         completed = range(max(0, head - self.reach), max(0, head + rollout.num_steps - self.reach))
         starts = [step - offset for step in completed if step % period == 0]
-        self.append(self.replay, rollout, self.initial_priorities(recent, starts))
+        self.append(self.replay, rollout, _finite(self.initial_priorities(recent, starts)))
         self._recent = {name: x[-self.reach :].clone() for name, x in recent.items()}
         self._version_R[(head + torch.arange(rollout.num_steps)) % num_rows] = rollout.policy_version
         self._num_steps += rollout.num_steps * rollout.num_envs

@@ -94,7 +94,7 @@ class ReplayRing:
         device: torch.device | str,
         num_threads: int,
     ) -> None:
-        self.device = torch.device(device)
+        self.device = torch.empty(0, device=device).device  # "cuda" becomes "cuda:0", as tensors call it
         self.num_envs, self.observation_shape, self.stack_num = num_envs, tuple(observation_shape), stack_num
         self.importance_exponent, self.dtype, self.num_threads = importance_exponent, dtype, num_threads
         if min(num_envs, capacity, period) < 1:

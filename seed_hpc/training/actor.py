@@ -120,6 +120,10 @@ class Actor:
         """Learner, on its stream: does not read the rollout before it is complete."""
         self._filled[self._index_of(rollout)].wait()
 
+    def synchronize(self, rollout: Rollout) -> None:
+        """Host: waits until the rollout is complete, whose stream others do not wait for by themselves."""
+        self._filled[self._index_of(rollout)].synchronize()
+
     def release(self, rollout: Rollout) -> None:
         """Learner, on its stream: the rollout has been used and may be overwritten."""
         self._released[self._index_of(rollout)].record()

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from typing import Any
 
 WINDOW_CHECKPOINTS = 10
 MAX_FPS_SPREAD = 0.03  # of the slowest: faster or slower means that something still changes, or disturbs the run
@@ -15,6 +17,7 @@ class ConvergenceDetector:
 
     def __init__(self) -> None:
         self._checkpoints: deque[tuple[float, float]] = deque(maxlen=WINDOW_CHECKPOINTS)
+        self.converged = False  # at any checkpoint so far
 
     def add(self, fps: float, mean_return: float | None) -> bool:
         """Adds a checkpoint and returns whether the run has converged.
@@ -31,4 +34,15 @@ class ConvergenceDetector:
             return False
         speeds = [fps for fps, _ in self._checkpoints]
         gain = self._checkpoints[-1][1] - self._checkpoints[0][1]
-        return max(speeds) <= (1.0 + MAX_FPS_SPREAD) * min(speeds) and gain < MIN_RETURN_GAIN
+        steady = max(speeds) <= (1.0 + MAX_FPS_SPREAD) * min(speeds) and gain < MIN_RETURN_GAIN
+        self.converged |= steady
+        return steady
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the checkpoints so far."""
+        return {"checkpoints": list(self._checkpoints), "converged": self.converged}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from what `state_dict` returned; an empty one starts over."""
+        self._checkpoints = deque(state.get("checkpoints", ()), maxlen=WINDOW_CHECKPOINTS)
+        self.converged = bool(state.get("converged", False))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from seed_hpc.agents.agent import Agent
 from seed_hpc.agents.distillation import Distillation, teacher_run
+from seed_hpc.agents.replay_agent import ReplayAgent
 from seed_hpc.config import Experiment
 from seed_hpc.errors import UserError
 from seed_hpc.models.network import Inputs, Network
@@ -188,13 +189,15 @@ def load_policy(
     experiment: Experiment, checkpoint: Path, envs: Environments, device: torch.device
 ) -> tuple[TrainedPolicy, dict[str, Any]]:
     """Returns the trained policy and the checkpoint it came from."""
-    state = load_checkpoint(checkpoint, device, lazily=True)
+    state = load_checkpoint(checkpoint, lazily=True)  # a replay in it must not go to the device
     agent = make_agent(experiment, envs, device)
     network = agent.build_network()
     network.load_state_dict(state["learner"]["network"])
     agent.load_state_dict(state["learner"]["agent"])  # how it explores where actions are drawn
     options = experiment.evaluation
-    return TrainedPolicy(agent, network, greedy=options.policy == "greedy", seed=options.seed), state
+    # The ladder of epsilons is for collecting experience; evaluation has an epsilon of its own.
+    greedy = options.policy == "greedy" or isinstance(agent, ReplayAgent)
+    return TrainedPolicy(agent, network, greedy=greedy, seed=options.seed), state
 
 
 def evaluate(experiment: Experiment, checkpoint: Path, device: torch.device) -> dict[str, Any]:
@@ -264,7 +267,8 @@ def compare_with_teacher(
     taught, checkpoint = teacher_run(experiment.agent.teacher)
     if taught.env.game != experiment.env.game:
         raise UserError(f"the teacher {experiment.agent.teacher} plays {taught.env.game}, not {experiment.env.game}")
-    teacher = replace(taught, env=experiment.env, evaluation=experiment.evaluation)
+    evaluation = replace(experiment.evaluation, policy=taught.evaluation.policy)  # it acts as it was meant to
+    teacher = replace(taught, env=experiment.env, evaluation=evaluation)
     teacher_episodes, policy, _ = play_trained(teacher, checkpoint, device)
     lost = bootstrap_difference(episodes.returns, teacher_episodes.returns)
     return {

@@ -72,6 +72,7 @@ class Learner:
         self._finite = torch.ones((), dtype=torch.bool, device=device)
         self._metric_names: list[str] = []
         self._window: Tensor | None = None  # (WINDOW_UPDATES, number of metrics), a ring
+        self._newest_row = 0  # of it
         self._last_batch: Batch | None = None
 
     def update(self, rollout: Rollout, actor: Actor, learning_rate: float) -> None:
@@ -125,8 +126,10 @@ class Learner:
             self.check_finite()
 
     def check_finite(self) -> None:
-        """Raises NonFiniteError if any update since the start was not finite."""
-        if not bool(self._finite):
+        """Raises NonFiniteError if any update so far was not finite; waits for them."""
+        with self._stream.use():
+            finite = bool(self._finite)
+        if not finite:
             assert self._last_batch is not None
             raise NonFiniteError(self.num_updates, self._last_batch, self.latest_metrics())
 
@@ -136,19 +139,23 @@ class Learner:
             self._metric_names = list(metrics)
             self._window = torch.zeros(WINDOW_UPDATES, len(metrics), device=self.device)
         row = torch.stack([value.detach().float() for value in metrics.values()])
-        self._window[self.num_updates % WINDOW_UPDATES].copy_(row)
+        self._newest_row = self.num_updates % WINDOW_UPDATES
+        self._window[self._newest_row].copy_(row)
 
     def metrics(self) -> dict[str, float]:
         """Returns each metric's mean over the last hundred updates (fewer at the start); waits for the device."""
         if self._window is None or self.num_updates == 0:
             return {}
-        mean = self._window[: min(self.num_updates, WINDOW_UPDATES)].double().mean(0)
-        return dict(zip(self._metric_names, mean.tolist(), strict=True))
+        with self._stream.use():
+            means = self._window[: min(self.num_updates, WINDOW_UPDATES)].double().mean(0).tolist()
+        return dict(zip(self._metric_names, means, strict=True))
 
     def latest_metrics(self) -> dict[str, float]:
         """Returns the metrics of the newest update."""
         assert self._window is not None
-        return dict(zip(self._metric_names, self._window[self.num_updates % WINDOW_UPDATES].tolist(), strict=True))
+        with self._stream.use():
+            values = self._window[self._newest_row].tolist()
+        return dict(zip(self._metric_names, values, strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """Returns network, optimizer, agent, counters and statistics."""
@@ -167,7 +174,11 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from what `state_dict` returned."""
         self.network.load_state_dict(state["network"])
+        # The experiment's own settings count, not those of the checkpoint: they may have been changed for what follows.
+        settings = [{name: x for name, x in group.items() if name != "params"} for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(state["optimizer"])
+        for group, own in zip(self.optimizer.param_groups, settings, strict=True):
+            group.update(own)
         if self.precision.scaler.is_enabled():
             self.precision.scaler.load_state_dict(state["scaler"])
         self.agent.load_state_dict(state["agent"])

@@ -54,7 +54,7 @@ def choose_device(name: str) -> torch.device:
         raise UserError(f"training.device={name} is not a device: choose auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"training.device={name}, but torch {torch.__version__} sees no CUDA device: choose cpu")
-    return device
+    return torch.empty(0, device=device).device  # "cuda" becomes "cuda:0", as tensors call it
 
 
 class ClosedLoop:
@@ -107,7 +107,7 @@ class ClosedLoop:
         self.statistics = Statistics(experiment.env.frameskip, self.peers.world_size)
         self.pending: deque[Rollout] = deque()  # filled by the actor, not yet used by the learner
         self.seconds = 0.0  # of training, over all processes that resumed one another
-        self.converged = False
+        self.convergence = ConvergenceDetector()
         self.timer = ranges.PhaseTimer()
 
     def run(self, directory: RunDirectory, stop: StopRequest) -> str:
@@ -147,7 +147,7 @@ class ClosedLoop:
         """Whether frames or seconds are spent, or the run has converged and is to end then."""
         options = self.options
         spent = self.statistics.frames >= options.total_frames or 0 < options.max_seconds <= self.seconds
-        return spent or (self.converged and options.stop_when_converged)
+        return spent or (self.convergence.converged and options.stop_when_converged)
 
     def learn_from(self, rollout: Rollout) -> None:
         """Updates on a rollout and counts it."""
@@ -155,6 +155,7 @@ class ClosedLoop:
         self.agent.set_progress(min(1.0, frames / total))
         self.learning_rate = learning_rate(self.experiment.optimizer, frames, total)
         self.learner.update(rollout, self.actor, self.learning_rate)
+        self.actor.synchronize(rollout)
         self.statistics.add(rollout)
         ranges.step()
 
@@ -171,11 +172,16 @@ class ClosedLoop:
             "experience": self.agent.experience_state_dict(),
             "statistics": self.statistics.state_dict(),
             "seconds": self.seconds,
+            "convergence": self.convergence.state_dict(),
             "world_size": self.peers.world_size,
         }
 
     def load_checkpoint(self, path: Path) -> None:
-        """Continues from a checkpoint; with another number of processes each begins new episodes."""
+        """Continues from a checkpoint; with another number of processes each begins new episodes.
+
+        Raises:
+            UserError: It cannot be read, or is of a network, an optimizer or environments of other sizes.
+        """
         state = load_checkpoint(path)
         if state.get("world_size", 1) != self.peers.world_size:
             logger.info(
@@ -188,7 +194,14 @@ class ClosedLoop:
             state.pop("experience", None)
         elif not self.peers.is_main:
             state.update(load_checkpoint(rank_file(path, self.peers.rank)))
-        self.load_state_dict(state)
+        try:
+            self.load_state_dict(state)
+        except (RuntimeError, ValueError, LookupError) as error:
+            reason = str(error).splitlines()[-1].strip(" .\t")
+            raise UserError(
+                f"{path} does not fit this experiment ({reason}): resume it without changes to sizes, agent and "
+                "environments, or start another run"
+            ) from error
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from what `state_dict` returned; without "actor" only the environments start anew."""
@@ -199,6 +212,7 @@ class ClosedLoop:
         self.actor.publication.mark_updated(self.learner.num_updates)
         self.statistics.load_state_dict(state["statistics"])
         self.seconds = float(state["seconds"])
+        self.convergence.load_state_dict(state.get("convergence", {}))
 
 
 class _Recorder:
@@ -210,7 +224,6 @@ class _Recorder:
         self._frames_logged = self._frames_saved = loop.statistics.frames
         self._seconds_before = loop.seconds
         self._started = self._logged = self._saved = time.perf_counter()
-        self._detector = ConvergenceDetector()
 
     def __enter__(self) -> _Recorder:
         self.writer: MetricsWriter | None = None
@@ -305,8 +318,8 @@ class _Recorder:
         peers.all_succeed(lambda: self.checkpoints.commit(frames) if peers.is_main else None)
         now = time.perf_counter()
         fps = (frames - self._frames_saved) / max(now - self._saved, 1e-9)
-        if self._detector.add(fps, self.loop.statistics.mean_return) and not self.loop.converged:
-            self.loop.converged = True
+        before = self.loop.convergence.converged
+        if self.loop.convergence.add(fps, self.loop.statistics.mean_return) and not before:
             logger.info("converged: ten checkpoints of steady speed without a gain in return")
         self._saved, self._frames_saved = now, frames
 
@@ -389,7 +402,7 @@ def train(directory: RunDirectory, loop: ClosedLoop, *, resume: bool = False) ->
                 status,
                 frames=loop.statistics.frames,
                 train_seconds=round(loop.seconds, 3),
-                converged=loop.converged,
+                converged=loop.convergence.converged,
             )
         loop.envs.close()
     return status

@@ -50,7 +50,7 @@ class MetricsWriter:
             from torch.utils.tensorboard import SummaryWriter
 
             self._events = SummaryWriter(  # type: ignore[no-untyped-call]
-                str(folder / "tensorboard"), purge_step=frames if frames else None
+                str(folder / "tensorboard"), purge_step=frames + 1 if frames else None
             )
         self._display = _Display(title, total_frames) if sys.stderr.isatty() else None
 

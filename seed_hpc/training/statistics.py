@@ -42,7 +42,7 @@ class Statistics:
         return sum(self.lengths) / len(self.lengths) if self.lengths else None
 
     def add(self, rollout: Rollout) -> None:
-        """Counts a rollout; on CUDA this waits until the actor has filled it."""
+        """Counts a rollout that is complete: on CUDA `Actor.synchronize` comes first."""
         self.agent_steps += rollout.num_steps * rollout.num_envs * self.world_size
         returns = rollout.episode_return_TB.cpu()
         ended = ~returns.isnan()

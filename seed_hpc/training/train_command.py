@@ -9,6 +9,7 @@ from pathlib import Path
 
 from seed_hpc.config import Experiment, describe_options, load_experiment, load_resolved
 from seed_hpc.errors import UserError
+from seed_hpc.files import write_atomically
 from seed_hpc.training.process import prepare_process
 
 logger = logging.getLogger(__name__)
@@ -73,9 +74,15 @@ def _resume(path: Path, overrides: list[str]) -> int:
         raise UserError(f"the run {path} is finished: to go on, raise training.total_frames=... on the command line")
     with join(experiment.distributed, experiment.training.device) as peers:
         loop = ClosedLoop(experiment, peers=peers)
+        before = (path / "config.yaml").read_bytes()
         if overrides and peers.is_main:
             experiment.save(path / "config.yaml")
-        train(directory, loop, resume=True)
+        try:
+            train(directory, loop, resume=True)
+        except UserError:  # the checkpoint does not fit what was overridden: the run can still go on without
+            if overrides and peers.is_main:
+                write_atomically(path / "config.yaml", lambda file: file.write(before))
+            raise
     return 0
 
 

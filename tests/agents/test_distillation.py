@@ -91,6 +91,18 @@ def test_a_small_student_keeps_the_teachers_return(catch, capsys):
     assert 3 * result["parameters"] < result["teacher"]["parameters"]
 
 
+def test_the_teacher_acts_as_its_own_evaluation_says(catch, monkeypatch):
+    teacher, loop = catch("teacher", "evaluation.policy=greedy", "training.total_frames=640")
+    train(teacher, loop)
+    overrides = [f"agent.teacher={teacher.path}", "evaluation.policy=sample", "training.total_frames=640"]
+    student, loop = catch("student", "agent.name=distillation", *overrides)
+    train(student, loop)
+    played, play = [], evaluate.play_trained
+    monkeypatch.setattr(evaluate, "play_trained", lambda *args: played.append(result := play(*args)) or result)
+    assert cli.main(["evaluate", str(student.path), "--no-gif"]) == 0
+    assert [policy.greedy for _, policy, _ in played] == [False, True]
+
+
 def test_a_resumed_student_goes_on_as_if_nothing_had_happened(catch):
     teacher, loop = catch("teacher", "training.total_frames=640")
     train(teacher, loop)

@@ -28,5 +28,18 @@ def test_not_converged(fps, returns):
     assert not any(feed(fps, returns))
 
 
+def test_a_resumed_run_remembers_its_checkpoints():
+    detector = ConvergenceDetector()
+    for _ in range(9):
+        assert not detector.add(1000.0, 5.0)
+    again = ConvergenceDetector()
+    again.load_state_dict(detector.state_dict())
+    assert again.add(1000.0, 5.0)
+    assert again.converged
+    last = ConvergenceDetector()
+    last.load_state_dict(again.state_dict())
+    assert last.converged
+
+
 def test_a_falling_return_is_no_gain():
     assert feed([1000.0] * 10, [5.0] * 9 + [1.0])[-1]

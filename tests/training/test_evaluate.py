@@ -11,6 +11,7 @@ from PIL import Image
 
 from seed_hpc import cli
 from seed_hpc.config import EnvConfig
+from seed_hpc.models.network import Inputs
 from seed_hpc.training import episode_gif, evaluate, evaluate_command
 from seed_hpc.training.checkpoint import CheckpointStore
 from seed_hpc.training.environments import make_environments
@@ -156,6 +157,21 @@ def test_a_policy_that_is_sampled_explores_as_it_did_at_the_end_of_training(catc
     assert float(policy.agent.epsilon) == pytest.approx(0.03)
 
 
+def test_an_agent_with_a_replay_is_evaluated_with_the_epsilon_of_evaluation(catch, new_run):
+    """Not with the ladder of epsilons that collects its experience, of which the first is 0.4."""
+    overrides = ["agent.name=apex_dqn", "agent.stack_num=1", "agent.replay_capacity=1000", "agent.evaluation_epsilon=0"]
+    experiment, loop = catch(*overrides, "training.total_frames=80", "evaluation.policy=sample")
+    directory = new_run(experiment, "a")
+    train(directory, loop)
+    checkpoint = CheckpointStore(directory.path / "checkpoints").latest()
+    envs = CatchEnvs(500)
+    policy, _ = evaluate.load_policy(experiment, checkpoint, envs, torch.device("cpu"))
+    obs = envs.reset(seed=1)[0]
+    step = Inputs(*(x.unsqueeze(0) for x in (obs, torch.ones(500).bool(), torch.zeros(500).long(), torch.zeros(500))))
+    action_B, _ = policy(step, torch.zeros(500, 0))
+    assert torch.equal(action_B, policy.network(step, torch.zeros(500, 0))[0][0].argmax(-1))
+
+
 def test_an_agent_no_better_than_random_fails_the_check(trained_run, monkeypatch):
     monkeypatch.setattr(
         evaluate.TrainedPolicy, "__call__", lambda self, inputs, state: (inputs.previous_action_TB[0] * 0, state)
@@ -170,6 +186,8 @@ def test_wrong_usage_is_one_sentence(trained_run, tmp_path, capsys):
     assert "holds no run.json" in capsys.readouterr().err
     assert cli.main(["evaluate", str(trained_run.path), "evaluation.episods=3"]) == 2
     assert "did you mean 'episodes'?" in capsys.readouterr().err
+    assert cli.main(["evaluate", str(trained_run.path), "evaluation.episodes=1"]) == 2
+    assert "evaluation.episodes=1" in capsys.readouterr().err
     (tmp_path / "no").touch()
     with pytest.raises(SystemExit, match="2"):
         cli.main(["evaluate", str(trained_run.path), "--json", str(tmp_path / "no" / "x.json")])

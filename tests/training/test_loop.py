@@ -2,6 +2,7 @@
 """The closed loop: it learns, logs, stops, resumes bit for bit, and ends clearly when a loss is not finite."""
 
 import json
+import math
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ import torch
 from seed_hpc.config import load_resolved
 from seed_hpc.errors import RunFailedError
 from seed_hpc.training.checkpoint import CheckpointStore, load_checkpoint
+from seed_hpc.training.learner import NonFiniteError
 from seed_hpc.training.loop import ClosedLoop, train
 
 # What a clock or an allocator decides; everything else in a log line is a function of the position alone.
@@ -230,6 +232,44 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_a_dump(catch, new_run):
     assert all(x.isfinite().all() for x in dump["network"].values())
     newest = load_checkpoint(CheckpointStore(directory.path / "checkpoints").latest())
     assert all(x.isfinite().all() for x in newest["learner"]["network"].values())
+
+
+def test_values_that_are_not_finite_are_named_when_they_are_found_late(catch):
+    """As on CUDA, where only the next log line or checkpoint looks: also an agent with a replay gets there."""
+    _, loop = catch(*APEX_DQN, "agent.learning_starts=100")
+    loop.learner._guard = lambda output, norm: loop.learner._finite.logical_and_(output.loss.isfinite())
+    while not loop.learner.num_updates:
+        loop.learn_from(loop.actor.unroll())
+    loop.learner.check_finite()
+    with torch.no_grad():
+        next(loop.learner.network.parameters()).fill_(torch.nan)
+    updates = loop.learner.num_updates
+    while loop.learner.num_updates == updates:
+        loop.learn_from(loop.actor.unroll())
+    with pytest.raises(NonFiniteError) as found:
+        loop.learner.check_finite()
+    assert not math.isfinite(found.value.metrics["loss"])
+
+
+def test_a_rollout_is_complete_before_the_host_counts_it(catch):
+    _, loop = catch()
+    order = []
+    synchronize, add = loop.actor.synchronize, loop.statistics.add
+    loop.actor.synchronize = lambda rollout: order.append("complete") or synchronize(rollout)
+    loop.statistics.add = lambda rollout: order.append("counted") or add(rollout)
+    loop.learn_from(loop.actor.unroll())
+    assert order == ["complete", "counted"]
+
+
+def test_the_optimizers_settings_are_the_experiments_own_after_a_resumption(catch):
+    _, loop = catch()
+    loop.learn_from(loop.actor.unroll())
+    _, again = catch("optimizer.beta1=0.5", "optimizer.epsilon=1e-3")
+    again.load_state_dict(loop.state_dict())
+    (group, *_) = again.learner.optimizer.param_groups
+    assert (group["betas"][0], group["eps"]) == (0.5, 1e-3)
+    own, saved = (x.learner.optimizer.state_dict()["state"][0]["exp_avg"] for x in (again, loop))
+    assert torch.equal(own, saved)
 
 
 def test_learning_rate_schedule_is_logged(catch, new_run):

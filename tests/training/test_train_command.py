@@ -68,6 +68,17 @@ def test_a_finished_run_goes_on_only_with_more_frames(command, capsys):
     assert json.loads((command.results / "catch" / "one" / "run.json").read_text())["frames"] == 1600
 
 
+@pytest.mark.parametrize("override", ["model.hidden_size=33", "env.num_envs=3"])
+def test_an_override_that_does_not_fit_the_checkpoint_leaves_the_run_as_it_was(command, capsys, override):
+    assert command("--run-id", "one", "training.total_frames=800") == 0
+    path = command.results / "catch" / "one"
+    before = (path / "config.yaml").read_bytes()
+    assert cli.main(["train", "--resume", str(path), "training.total_frames=1600", override]) == 2
+    assert "does not fit this experiment" in capsys.readouterr().err
+    assert (path / "config.yaml").read_bytes() == before
+    assert cli.main(["train", "--resume", str(path), "training.total_frames=1600"]) == 0
+
+
 @pytest.mark.parametrize("content", ["[]", "{}", '"x"', "{", '{"status": "finished"}'])
 def test_a_damaged_record_of_a_run_is_one_sentence(command, content, capsys):
     assert command("--run-id", "one", "training.total_frames=800") == 0
