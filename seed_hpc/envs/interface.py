@@ -22,6 +22,7 @@ from seed_hpc import _native
 from seed_hpc.envs import translation
 from seed_hpc.envs.actions import Action
 from seed_hpc.envs.games import GameInfo, find_game
+from seed_hpc.envs.lanes import target_address
 from seed_hpc.envs.roms import read_rom_file
 from seed_hpc.errors import MissingDependencyError, UserError, nearest
 
@@ -43,6 +44,17 @@ class MachineOptions(ctypes.Structure):
         ("env_id", ctypes.c_int32),
         ("reserved", ctypes.c_int32),
     )
+
+
+class _Machine(ctypes.c_void_p):
+    """The handle of a native machine, which lives as long as its interface or a view of its screen."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        super().__init__()
+        self._destroy = library.seed_machine_destroy
+
+    def __del__(self) -> None:
+        self._destroy(self)
 
 
 def _prototype(function: Any, *arguments: Any) -> Any:
@@ -106,7 +118,7 @@ class ALEInterface:
             raise UserError(f"rng is '{rng}', it must be 'ale' or 'counter'")
         self._rng = rng
         self._library = _native.load("cpu")
-        self._machine = ctypes.c_void_p()
+        self._machine = _Machine(self._library)
         self._game: GameInfo | None = None
         self._paddle_max = 0
         self._settings: dict[str, int | float | bool | str] = {
@@ -130,11 +142,6 @@ class ALEInterface:
         self._first_address = ctypes.addressof(self._first)
         self._second_address = ctypes.addressof(self._second)
         self._pictures: dict[int, Bytes] = {}
-
-    def __del__(self) -> None:
-        if getattr(self, "_machine", None):
-            self._library.seed_machine_destroy(self._machine)
-            self._machine = ctypes.c_void_p()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         """Raises: a copy would destroy the machine of the original."""
@@ -209,13 +216,11 @@ class ALEInterface:
             rng=_RNG[self._rng],
             paddle_max=self._paddle_max,
         )
-        created = ctypes.c_void_p()
+        created = _Machine(self._library)
         status = self._library.seed_machine_create(
             game.index, image, ctypes.c_int64(len(image)), ctypes.byref(options), ctypes.byref(created)
         )
         _native.check(self._library, status)
-        if self._machine:
-            self._library.seed_machine_destroy(self._machine)
         self._machine, self._game = created, game
         self._pictures.clear()
         # A widened paddle range outlives the cartridge that asked for it.
@@ -338,7 +343,7 @@ class ALEInterface:
         picture = self.screen_view()
         if buffer is None:
             return picture.copy()
-        self._check_buffer(buffer, picture.shape)
+        target_address(buffer, "the buffer", picture.shape, np.uint8)
         buffer[...] = picture
         return None
 
@@ -350,6 +355,7 @@ class ALEInterface:
         if pointer not in self._pictures:  # a machine has two pictures, at fixed addresses
             height, width = self.getScreenDims()
             memory = (ctypes.c_uint8 * (height * width)).from_address(pointer)
+            memory.owner = self._machine  # type: ignore[attr-defined]  # views keep the machine alive
             self._pictures[pointer] = np.ctypeslib.as_array(memory).reshape(height, width)
         return self._pictures[pointer]
 
@@ -430,8 +436,8 @@ class ALEInterface:
         Args:
             trace: uint8, one element for each byte of the ROM image; bits are added to it.
         """
-        address = trace.ctypes.data_as(ctypes.c_void_p)
-        self._check(self._library.seed_machine_trace(self._loaded(), address))
+        address = target_address(trace, "the trace", (self._facts().size,), np.uint8)
+        self._check(self._library.seed_machine_trace(self._loaded(), ctypes.c_void_p(address)))
         try:
             yield
         finally:
@@ -460,15 +466,8 @@ class ALEInterface:
         self._check(function(self._loaded(), ctypes.byref(self._first), ctypes.byref(self._second)))
         return self._first.value, self._second.value
 
-    @staticmethod
-    def _check_buffer(buffer: Bytes, shape: tuple[int, ...]) -> None:
-        if buffer.shape != shape or buffer.dtype != np.uint8 or not buffer.flags.c_contiguous:
-            raise UserError(f"the buffer must be a C-contiguous uint8 array of shape {shape}, got {buffer.shape}")
-
     def _fill(self, function: Any, shape: tuple[int, ...], buffer: Bytes | None) -> Bytes | None:
         machine = self._loaded()
         target: Bytes = np.empty(shape, dtype=np.uint8) if buffer is None else buffer
-        if buffer is not None:
-            self._check_buffer(buffer, shape)
-        self._check(function(machine, ctypes.c_void_p(target.ctypes.data)))
+        self._check(function(machine, ctypes.c_void_p(target_address(target, "the buffer", shape, np.uint8))))
         return target if buffer is None else None

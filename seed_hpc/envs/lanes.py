@@ -155,8 +155,9 @@ def target_address(target: Any, name: str, shape: tuple[int, ...] | None, dtype:
     Raises:
         UserError: Its shape, type or layout is another, or it is read-only.
     """
-    array = target if isinstance(target, np.ndarray) else target.numpy()
-    if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous or not array.flags.writeable:
+    array = target.numpy() if hasattr(target, "numpy") else target
+    fits = isinstance(array, np.ndarray) and array.shape == shape and array.dtype == dtype
+    if not fits or not array.flags.c_contiguous or not array.flags.writeable:
         raise UserError(f"{name} must be a writable contiguous {np.dtype(dtype)} array of shape {shape}")
     return int(array.ctypes.data)
 

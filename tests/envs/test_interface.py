@@ -57,8 +57,42 @@ def test_pictures_and_ram_equal_those_of_ale_py_and_fill_buffers(pair):
         buffer = np.zeros_like(expected)
         assert getattr(ours, name)(buffer) is None
         np.testing.assert_array_equal(buffer, expected)
-        with pytest.raises(UserError, match="the buffer must be a C-contiguous uint8 array"):
-            getattr(ours, name)(buffer[:-1])
+        read_only = buffer.copy()
+        read_only.flags.writeable = False
+        for unusable in (buffer[:-1], buffer.astype(np.int32), read_only, buffer.tolist()):
+            with pytest.raises(UserError, match="the buffer must be a writable contiguous uint8 array"):
+                getattr(ours, name)(unusable)
+        with pytest.raises(TypeError):
+            getattr(ale, name)(read_only)
+
+
+@pytest.mark.parametrize("end", ["load", "delete"])
+def test_a_view_of_the_screen_outlives_the_machine(end):
+    ours = seed_hpc.ALEInterface()
+    ours.loadROM(PONG)
+    view = ours.screen_view()
+    expected = view.copy()
+    if end == "load":
+        ours.loadROM(roms.get_rom_path("breakout"))
+    else:
+        del ours
+    later = [seed_hpc.ALEInterface() for _ in range(3)]  # in the memory of the machine, were it freed
+    for console in later:
+        console.loadROM(roms.get_rom_path("seaquest"))
+        console.act(0)
+        console.screen_view()
+    np.testing.assert_array_equal(view, expected)
+
+
+def test_a_trace_has_a_byte_for_each_of_the_rom(pair):
+    _, ours = pair
+    for unusable in (np.zeros(1, np.uint8), np.zeros(2048, np.int32), np.frombuffer(bytes(2048), np.uint8)):
+        with (
+            pytest.raises(UserError, match=r"the trace must be a writable contiguous uint8 array of shape \(2048,\)"),
+            ours.tracing(unusable),
+        ):
+            ours.act(0)
+        assert not unusable.any()
 
 
 def test_ale_pys_own_action_objects_work(pair):
