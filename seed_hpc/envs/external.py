@@ -43,8 +43,8 @@ from seed_hpc.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_SNAPSHOT = struct.Struct("<8sQqi?")
-_SNAPSHOT_MAGIC = b"SEEDEXT1"
+_SNAPSHOT = struct.Struct("<8sQqqi?")
+_SNAPSHOT_MAGIC = b"SEEDEXT2"  # with the version of the format
 _MOST_RESTARTS = 3  # in a row without a step in between
 _START_S = 60.0  # a process that starts may take so long, however short `timeout_s` is
 _CLOSE_S = 1.0  # one that ends may take so long to close its simulators
@@ -219,7 +219,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
     def _start(self, lanes: range) -> _Process:
         memory, mode = self._board.descriptor, AUTORESET[self.autoreset_mode]
         what = (self._kind, self._name, self._shape)
-        return _Process(serve, memory, *what, self.num_envs, lanes, mode, self._first_env_id, descriptors=[memory])
+        return _Process(serve, memory, *what, self.num_envs, lanes, mode, descriptors=[memory])
 
     def _answer(self, worker: _Worker, *, starts: bool = False) -> str | None:
         """Waits for a worker; returns None, or what went wrong."""
@@ -262,13 +262,24 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         worker.process = self._start(worker.lanes)
         self._require(worker, "made again")
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
-            board.final_observations[rows] = board.observations[rows]
-            board.mask[:] = False
-            board.mask[rows] = True
-            board.episodes[rows] += 1
+            self._begin_next([worker], rows)
+
+    def _begin_next(self, workers: Sequence[_Worker], rows: Any) -> None:
+        """Begins the next episodes of truncated lanes, as SameStep does; `workers` are those that have them."""
+        board = self._board
+        board.final_observations[rows] = board.observations[rows]
+        board.episodes[rows] += 1
+        board.mask[:] = False
+        board.mask[rows] = True
+        self._reset_lanes(workers)
+        board.truncations[rows] = True
+
+    def _reset_lanes(self, workers: Sequence[_Worker]) -> None:
+        """Starts episodes in the lanes of the mask."""
+        for worker in workers:
             worker.process.tell(b"R")
+        for worker in workers:
             self._require(worker, "reset")
-            board.truncations[rows] = True
 
     # ---- gymnasium's interface -----------------------------------------------------------------------------------
 
@@ -290,14 +301,12 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
             if given.dtype.kind not in "iu" or given.shape not in ((), (int(chosen.sum()),)) or (given < 0).any():
                 raise UserError(f"seed must be None, an integer of at least 0, or one for each of {chosen.sum()} lanes")
             board.seeds[chosen] = given
+            board.env_ids[chosen] = 0 if given.ndim else self._first_env_id + np.flatnonzero(chosen)
             board.episodes[chosen] = 0
         board.mask[:] = chosen
         self._crashed[:] = False
         self._restored[chosen] = False
-        for worker in self._workers:
-            worker.process.tell(b"R")
-        for worker in self._workers:
-            self._require(worker, "reset")
+        self._reset_lanes(self._workers)
         self._seeded = True
         return self._to_output(board.observations.copy()), self._infos()
 
@@ -400,12 +409,13 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
     # ---- Snapshots: what a simulator that cannot be copied allows --------------------------------------------------
 
     def clone_lanes(self, lanes: Sequence[int] | None = None) -> list[bytes]:
-        """Returns each lane's seed, episode and last observation; the simulators themselves cannot be copied."""
+        """Returns each lane's seed, number, episode and last observation; a simulator itself cannot be copied."""
         board = self._open_board()
         return [
             _SNAPSHOT.pack(
                 _SNAPSHOT_MAGIC,
                 int(board.seeds[lane]),
+                int(board.env_ids[lane]),
                 int(board.episodes[lane]),
                 int(board.steps[lane]),
                 bool(board.ended[lane]),
@@ -417,8 +427,8 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
     def restore_lanes(self, snapshots: Sequence[bytes], lanes: Sequence[int] | None = None) -> None:
         """Takes lanes up after the episode of their snapshot.
 
-        The interrupted episodes are truncated by the next step, which shows their last observation again; the lanes
-        then go on with the next episode of their seed.
+        The interrupted episodes are truncated by the next step, which shows their last observation again (with
+        SameStep in `final_obs`); the lanes then go on with the next episode of their seed and number.
         """
         targets = check_lanes(snapshots, lanes)
         if not self._seeded:
@@ -428,8 +438,9 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         for lane, snapshot in zip(targets, snapshots, strict=True):
             if len(snapshot) != size or not snapshot.startswith(_SNAPSHOT_MAGIC):
                 raise UserError("this is no snapshot of a lane of such an environment")
-            _, seed, episode, steps, ended = _SNAPSHOT.unpack_from(snapshot)
-            board.seeds[lane], board.episodes[lane], board.steps[lane] = seed, episode, steps
+            _, seed, env_id, episode, steps, ended = _SNAPSHOT.unpack_from(snapshot)
+            board.seeds[lane], board.env_ids[lane] = seed, env_id
+            board.episodes[lane], board.steps[lane] = episode, steps
             observation = np.frombuffer(snapshot, board.observations.dtype, offset=_SNAPSHOT.size)
             board.observations[lane] = observation.reshape(board.observations.shape[1:])
             board.ended[lane] = ended
@@ -437,11 +448,14 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _end_restored(self, board: Any) -> None:
         """Truncates interrupted episodes; all other lanes wait for one step, which reports nothing new."""
+        restored = self._restored
         board.rewards[:] = 0
         board.terminations[:] = False
-        board.truncations[:] = self._restored
-        board.ended |= self._restored
-        self._restored[:] = False
+        board.truncations[:] = restored
+        board.ended |= restored
+        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+            self._begin_next(self._workers, restored)
+        restored[:] = False
 
     # ---- Arguments -----------------------------------------------------------------------------------------------
 

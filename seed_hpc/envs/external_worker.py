@@ -190,6 +190,7 @@ class Board:
         fields: dict[str, tuple[tuple[int, ...], str]] = {
             "actions": action,
             "seeds": ((), "u8"),
+            "env_ids": ((), "i8"),  # numbers of the lanes for their seeds
             "episodes": ((), "i8"),
             "steps": ((), "i4"),
             "rewards": ((), "f4"),
@@ -244,11 +245,10 @@ class Lanes:
         lanes: Their rows.
         make: Makes a simulator.
         autoreset: NEXT_STEP, SAME_STEP or DISABLED.
-        env_ids: Number of each row for its seeds.
     """
 
-    def __init__(self, board: Any, lanes: range, make: Callable[[], Any], autoreset: int, env_ids: range) -> None:
-        self.board, self.lanes, self.autoreset, self.env_ids = board, lanes, autoreset, env_ids
+    def __init__(self, board: Any, lanes: range, make: Callable[[], Any], autoreset: int) -> None:
+        self.board, self.lanes, self.autoreset = board, lanes, autoreset
         self.simulators = {}
         for lane in lanes:
             board.busy[lane] = True
@@ -282,7 +282,7 @@ class Lanes:
     def _begin(self, lane: int) -> None:
         board = self.board
         board.busy[lane] = True
-        seed = episode_seed(int(board.seeds[lane]), self.env_ids[lane], int(board.episodes[lane]))
+        seed = episode_seed(int(board.seeds[lane]), int(board.env_ids[lane]), int(board.episodes[lane]))
         self.simulators[lane].reset(seed)
         self.simulators[lane].observe(board.observations[lane : lane + 1].reshape(board.observations.shape[1:]))
         board.rewards[lane] = board.steps[lane] = 0
@@ -313,14 +313,12 @@ def serve(
     num_envs: int,
     lanes: range,
     autoreset: int,
-    first_env_id: int,
 ) -> None:
     """Obeys commands until `C`; the body of a worker process. `memory` is the descriptor of the board."""
     board: Any = Board(num_envs, shape, memory)
-    env_ids = range(first_env_id, first_env_id + num_envs)
     served = None
     try:
-        served = Lanes(board, lanes, lambda: KINDS[kind](name), autoreset, env_ids)
+        served = Lanes(board, lanes, lambda: KINDS[kind](name), autoreset)
         connection.send_bytes(b"K")
         while (command := connection.recv_bytes()) != b"C":
             (served.reset if command == b"R" else served.step)()

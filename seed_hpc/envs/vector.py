@@ -596,12 +596,12 @@ def make_vec(
     from seed_hpc.envs.environment_table import is_environment
     from seed_hpc.envs.external import ExternalVectorEnv, is_external
 
+    if is_environment(game) and rng != "counter":
+        raise UserError(f"rng='{rng}' belongs to Atari games; the environment '{game}' has rng='counter'")
     if is_external(game):
         return ExternalVectorEnv(game, num_envs, device=device, **options)
     if is_environment(game):
         from seed_hpc.envs.native_vector import NativeVectorEnv
 
-        if rng != "counter":
-            raise UserError(f"rng='{rng}' belongs to Atari games; the environment '{game}' has rng='counter'")
         return NativeVectorEnv(game, num_envs, device=device, **options)
     return AtariVectorEnv(game, num_envs, device=device, rng=rng, **options)

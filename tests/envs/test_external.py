@@ -176,6 +176,8 @@ def test_wrong_usage(counter, tmp_path):
             seed_hpc.make_vec(name, 1)
     with pytest.raises(UserError, match="num_envs is 0"):
         seed_hpc.make_vec(counter, 0)
+    with pytest.raises(UserError, match="rng='ale' belongs to Atari games"):
+        seed_hpc.make_vec(counter, 1, rng="ale")
     envs = seed_hpc.make_vec(counter, 2, lanes_per_process=2)
     with pytest.raises(UserError, match="call reset first"):
         envs.step([0, 0])
@@ -240,8 +242,42 @@ def test_snapshots_cut_off_the_episode_that_cannot_be_copied(counter):
     assert observation.tolist() == [[0, length] for length in lengths(2, 2, 1)]
     with pytest.raises(UserError, match="no snapshot"):
         other.restore_lanes([b"x"])
+    other.restore_lanes(envs.clone_lanes([1]), [0])  # takes the number of lane 1 along
+    other.step([0, 0])
+    assert other.step([0, 0])[0][0].tolist() == [0, lengths(2, 2, 1)[1]]
     envs.close()
     other.close()
+
+
+def test_snapshots_with_same_step(counter):
+    """The step that cuts the episodes off is the first one of the next; lane 0 only waits for it."""
+    envs = seed_hpc.make_vec(counter, 3, lanes_per_process=2, autoreset_mode="SameStep")
+    envs.reset(seed=2)
+    snapshots = envs.clone_lanes([1, 2])
+    before = envs.step([0, 0, 0])[0]
+    envs.restore_lanes(snapshots, [1, 2])
+    observation, rewards, _, truncations, infos = envs.step([0, 0, 0])
+    assert truncations.tolist() == [False, True, True]
+    assert not rewards.any()
+    assert infos["final_obs"][1:].tolist() == [[0, length] for length in lengths(3, 2, 0)[1:]]
+    assert observation.tolist() == [before[0].tolist(), *([0, length] for length in lengths(3, 2, 1)[1:])]
+    observation, _, _, truncations, _ = envs.step([0, 0, 0])
+    assert observation[:, 0].tolist() == [2, 1, 1]
+    assert not truncations.any()
+    envs.close()
+
+
+def test_a_seed_for_each_lane_makes_its_number_irrelevant(counter):
+    envs = seed_hpc.make_vec(counter, 4, lanes_per_process=4, first_env_id=10)
+    wanted = [3 + episode_seed(seed, 0, 0) % 5 for seed in (4, 7, 4, 9)]
+    assert envs.reset(seed=[4, 7, 4, 9])[0][:, 1].tolist() == wanted
+    mask = np.array([False, True, False, True])
+    again = envs.reset(seed=5, options={"reset_mask": mask})[0]  # one seed for both: the numbers count
+    assert again[mask, 1].tolist() == [3 + episode_seed(5, number, 0) % 5 for number in (11, 13)]
+    following = envs.reset()[0]
+    keys = ((4, 0), (5, 11), (4, 0), (5, 13))
+    assert following[:, 1].tolist() == [3 + episode_seed(*key, 1) % 5 for key in keys]
+    envs.close()
 
 
 # ---- Results on a device: the CPU takes its place ------------------------------------------------------------------
