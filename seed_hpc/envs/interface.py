@@ -12,6 +12,7 @@ import ctypes
 import os
 import time
 from collections.abc import Iterator
+from operator import index as to_index
 from pathlib import Path
 from typing import Any, NoReturn, SupportsIndex, overload
 
@@ -22,7 +23,7 @@ from seed_hpc import _native
 from seed_hpc.envs import translation
 from seed_hpc.envs.actions import Action
 from seed_hpc.envs.games import GameInfo, find_game
-from seed_hpc.envs.lanes import target_address
+from seed_hpc.envs.lanes import int32, target_address
 from seed_hpc.envs.roms import read_rom_file
 from seed_hpc.errors import MissingDependencyError, UserError, nearest
 
@@ -151,7 +152,7 @@ class ALEInterface:
 
     def setInt(self, key: str, value: int) -> None:
         """Changes an integer setting: random_seed (-1 = from the clock), frame_skip, max_num_frames_per_episode."""
-        self._set(key, int(value), int)
+        self._set(key, int32(key, value), int)
 
     def setFloat(self, key: str, value: float) -> None:
         """Changes a number: repeat_action_probability."""
@@ -252,9 +253,12 @@ class ALEInterface:
         Returns:
             The sum of the rewards.
         """
-        number = int(getattr(action, "value", action))  # ale-py's Action is no int
+        try:
+            number = to_index(getattr(action, "value", action))  # ale-py's Action is no int
+        except TypeError:
+            number = -1
         if not 0 <= number <= 17:
-            raise UserError(f"the action is {action}, it must be 0 to 17")
+            raise UserError(f"the action is {action!r}, it must be an integer from 0 to 17")
         if self._act(self._machine.value, number, paddle_strength, self._first_address):
             self._fail()
         return self._first.value
@@ -304,11 +308,11 @@ class ALEInterface:
 
     def setMode(self, mode: int) -> None:
         """Chooses the mode of the next episode."""
-        self._check(self._library.seed_machine_set_mode(self._loaded(), int(mode)))
+        self._check(self._library.seed_machine_set_mode(self._loaded(), int32("mode", mode)))
 
     def setDifficulty(self, difficulty: int) -> None:
         """Moves the difficulty switches, at once."""
-        self._check(self._library.seed_machine_set_difficulty(self._loaded(), int(difficulty)))
+        self._check(self._library.seed_machine_set_difficulty(self._loaded(), int32("difficulty", difficulty)))
 
     # ---- RAM and pictures ----------------------------------------------------------------------------------------
 
@@ -326,9 +330,10 @@ class ALEInterface:
 
     def setRAM(self, index: int, value: int) -> None:
         """Writes one byte of RAM."""
-        if not 0 <= value <= 255:
+        if not 0 <= int32("the RAM value", value) <= 255:
             raise UserError(f"the RAM value is {value}, it must be 0 to 255")
-        self._check(self._library.seed_machine_set_ram(self._loaded(), int(index), ctypes.c_uint8(value)))
+        machine, address = self._loaded(), int32("the RAM index", index)
+        self._check(self._library.seed_machine_set_ram(machine, address, ctypes.c_uint8(value)))
 
     def getScreenDims(self) -> tuple[int, int]:
         """Returns (height, width) of the screen in pixels."""

@@ -190,9 +190,14 @@ def unpack_snapshots(magic: bytes, state: bytes, num_envs: int) -> list[bytes]:
     return [state[begin:end] for begin, end in pairwise(ends)]
 
 
+def lane_numbers(lanes: Sequence[int] | None, count: int) -> Sequence[int]:
+    """Returns lanes as integers, for None the first `count`; raises a `UserError` for what is no integer."""
+    return range(count) if lanes is None else [int32("lane", lane) for lane in lanes]
+
+
 def check_lanes(snapshots: Sequence[bytes], lanes: Sequence[int] | None) -> Sequence[int]:
     """Returns where snapshots are to go; raises a `UserError` where there are more or fewer lanes than snapshots."""
-    targets = range(len(snapshots)) if lanes is None else lanes
+    targets = lane_numbers(lanes, len(snapshots))
     if len(targets) != len(snapshots):
         raise UserError(f"there are {len(snapshots)} snapshots for {len(targets)} lanes")
     return targets

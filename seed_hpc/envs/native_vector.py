@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
 from gymnasium import spaces
@@ -31,6 +31,7 @@ from seed_hpc.envs.lanes import (
     converter,
     finish_rows,
     int32,
+    lane_numbers,
     lane_seeds,
     pack_snapshots,
     parse_autoreset_mode,
@@ -39,6 +40,9 @@ from seed_hpc.envs.lanes import (
     unpack_snapshots,
 )
 from seed_hpc.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    import torch
 
 _STATE_MAGIC = b"SEEDNVE1"  # with the version of the format
 
@@ -98,12 +102,12 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
 
     reward_dtype: Any  # torch's float32, for the training loop
 
-    def __new__(cls, *args: Any, device: str = "cpu", **options: Any) -> NativeVectorEnv:
+    def __new__(cls, *args: Any, device: str | torch.device = "cpu", **options: Any) -> NativeVectorEnv:
         """Makes a `CudaNativeVectorEnv` for other devices than the CPU."""
         del args, options
-        if device == "cpu" or cls is not NativeVectorEnv:
+        if str(device) == "cpu" or cls is not NativeVectorEnv:
             return super().__new__(cls)
-        if device.partition(":")[0] != "cuda":
+        if str(device).partition(":")[0] != "cuda":
             raise UserError(f"device is '{device}', it must be 'cpu', 'cuda' or 'cuda:N'")
         from seed_hpc.envs.cuda_native_vector import CudaNativeVectorEnv
 
@@ -118,14 +122,14 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         max_episode_steps: int | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         output: str = "numpy",
-        device: str = "cpu",
+        device: str | torch.device = "cpu",
         first_env_id: int = 0,
         data: Any = None,
         **options: float,
     ) -> None:
         self._pool = ctypes.c_void_p()
         self._device_number = 0
-        self._open(name, device, output)
+        self._open(name, str(device), output)
         info = self.info
         self.autoreset_mode = parse_autoreset_mode(autoreset_mode)
         self.num_envs = int32("num_envs", num_envs)
@@ -311,8 +315,8 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         self._check(self._library.seed_env_pool_lane_size(self._pool, ctypes.byref(size)))
         buffer = np.empty(size.value, dtype=np.uint8)
         snapshots = []
-        for lane in range(self.num_envs) if lanes is None else lanes:
-            self._check(self._library.seed_env_pool_save_lane(self._pool, int(lane), address_of(buffer), size))
+        for lane in lane_numbers(lanes, self.num_envs):
+            self._check(self._library.seed_env_pool_save_lane(self._pool, lane, address_of(buffer), size))
             snapshots.append(buffer.tobytes())
         return snapshots
 
@@ -331,7 +335,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
             self.reset(seed=0)
         restore = self._library.seed_env_pool_restore_lane
         for lane, snapshot in zip(targets, snapshots, strict=True):
-            self._check(restore(self._pool, int(lane), snapshot, ctypes.c_int64(len(snapshot))))
+            self._check(restore(self._pool, lane, snapshot, ctypes.c_int64(len(snapshot))))
 
     def clone_state(self) -> bytes:
         """Returns the snapshots of all lanes in one piece."""

@@ -34,6 +34,7 @@ from seed_hpc.envs.lanes import (
     converter,
     finish_rows,
     int32,
+    lane_numbers,
     lane_seeds,
     pack_snapshots,
     parse_autoreset_mode,
@@ -46,6 +47,8 @@ from seed_hpc.envs.spaces import continuous_action_space, observation_space
 from seed_hpc.errors import UserError
 
 if TYPE_CHECKING:
+    import torch
+
     from seed_hpc.envs.external import ExternalVectorEnv
     from seed_hpc.envs.native_vector import NativeVectorEnv
 
@@ -150,12 +153,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         MissingDependencyError: The native library, ale-py's ROM images, torch or CUDA are needed and missing.
     """
 
-    def __new__(cls, *args: Any, device: str = "cpu", **options: Any) -> AtariVectorEnv:
+    def __new__(cls, *args: Any, device: str | torch.device = "cpu", **options: Any) -> AtariVectorEnv:
         """Makes a `CudaAtariVectorEnv` for other devices than the CPU."""
         del args, options
-        if device == "cpu" or cls is not AtariVectorEnv:
+        if str(device) == "cpu" or cls is not AtariVectorEnv:
             return super().__new__(cls)
-        if device.partition(":")[0] != "cuda":
+        if str(device).partition(":")[0] != "cuda":
             raise UserError(f"device is '{device}', it must be 'cpu', 'cuda' or 'cuda:N'")
         from seed_hpc.envs.cuda_vector import CudaAtariVectorEnv
 
@@ -190,7 +193,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         mode: ArrayLike | None = None,
         difficulty: ArrayLike | None = None,
         output: str = "numpy",
-        device: str = "cpu",
+        device: str | torch.device = "cpu",
         rom_folder: str | os.PathLike[str] | None = None,
         first_env_id: int = 0,
         use_simd: bool = True,
@@ -199,7 +202,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._pool = ctypes.c_void_p()
         self._outputs = PoolOutputs()
         self._device_number = 0
-        self._open(device, output)
+        self._open(str(device), output)
         info = find_game(game)
         image = read_rom(info, rom_folder)
         if rng not in _RNG:
@@ -216,29 +219,29 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             thread_affinity_offset=int32("thread_affinity_offset", thread_affinity_offset),
             max_num_frames_per_episode=int32("max_num_frames_per_episode", max_num_frames_per_episode),
             repeat_action_probability=repeat_action_probability,
-            full_action_space=full_action_space,
+            full_action_space=bool(full_action_space),
             autoreset=AUTORESET[self.autoreset_mode],
             img_height=int32("img_height", img_height),
             img_width=int32("img_width", img_width),
-            grayscale=grayscale,
+            grayscale=bool(grayscale),
             stack_num=int32("stack_num", stack_num),
             frameskip=int32("frameskip", frameskip),
-            maxpool=maxpool,
+            maxpool=bool(maxpool),
             noop_max=int32("noop_max", noop_max),
-            episodic_life=episodic_life,
-            life_loss_info=life_loss_info,
-            reward_clipping=reward_clipping,
-            use_fire_reset=use_fire_reset,
+            episodic_life=bool(episodic_life),
+            life_loss_info=bool(life_loss_info),
+            reward_clipping=bool(reward_clipping),
+            use_fire_reset=bool(use_fire_reset),
             rng=_RNG[rng],
             first_env_id=int32("first_env_id", first_env_id),
-            use_simd=use_simd,
-            keep_pictures=keep_pictures,
+            use_simd=bool(use_simd),
+            keep_pictures=bool(keep_pictures),
             device=self._device_number,
         )
         self.num_envs = num_envs
         modes = self._per_lane("mode", mode)
         difficulties = self._per_lane("difficulty", difficulty)
-        if device == "cpu":
+        if str(device) == "cpu":
             translation.attach(info, image)
         self._check(
             self._library.seed_pool_create(
@@ -423,11 +426,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._check(self._library.seed_pool_lane_capacity(self._pool, ctypes.byref(capacity)))
         buffer = np.empty(capacity.value, dtype=np.uint8)
         snapshots = []
-        for lane in range(self.num_envs) if lanes is None else lanes:
+        for lane in lane_numbers(lanes, self.num_envs):
             self._check(
-                self._library.seed_pool_save_lane(
-                    self._pool, int(lane), address_of(buffer), capacity, ctypes.byref(size)
-                )
+                self._library.seed_pool_save_lane(self._pool, lane, address_of(buffer), capacity, ctypes.byref(size))
             )
             snapshots.append(buffer[: size.value].tobytes())
         return snapshots
@@ -446,9 +447,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         if not self._seeded:  # snapshots replace all that this reset decides
             self.reset(seed=0)
         for lane, snapshot in zip(targets, snapshots, strict=True):
-            self._check(
-                self._library.seed_pool_restore_lane(self._pool, int(lane), snapshot, ctypes.c_int64(len(snapshot)))
-            )
+            self._check(self._library.seed_pool_restore_lane(self._pool, lane, snapshot, ctypes.c_int64(len(snapshot))))
 
     def clone_state(self) -> bytes:
         """Returns the snapshots of all lanes in one piece."""
@@ -561,6 +560,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         given = np.asarray(value)
         if given.dtype.kind not in "iu" or given.shape not in ((), (self.num_envs,)):
             raise UserError(f"{name} must be one integer, or one for each of the {self.num_envs} lanes")
+        for extreme in (given.min(), given.max()):
+            int32(name, extreme.item())
         return np.ascontiguousarray(np.broadcast_to(given, (self.num_envs,)), dtype=np.int32)
 
     def _set_modes(self, mode: ArrayLike | None, difficulty: ArrayLike | None) -> None:
@@ -574,7 +575,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
 
 def make_vec(
-    game: str, num_envs: int = 1, *, device: str = "cpu", rng: str = "counter", **options: Any
+    game: str, num_envs: int = 1, *, device: str | torch.device = "cpu", rng: str = "counter", **options: Any
 ) -> AtariVectorEnv | NativeVectorEnv | ExternalVectorEnv:
     """Makes a vector of environments with reproducible random numbers: an Atari game, or an environment of your own.
 
@@ -599,7 +600,7 @@ def make_vec(
     if is_environment(game) and rng != "counter":
         raise UserError(f"rng='{rng}' belongs to Atari games; the environment '{game}' has rng='counter'")
     if is_external(game):
-        return ExternalVectorEnv(game, num_envs, device=device, **options)
+        return ExternalVectorEnv(game, num_envs, device=str(device), **options)
     if is_environment(game):
         from seed_hpc.envs.native_vector import NativeVectorEnv
 

@@ -10,6 +10,7 @@ import warnings
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from ale_py.vector_env import AtariVectorEnv as AleVectorEnv
 from gymnasium.vector import AutoresetMode
 
@@ -159,8 +160,6 @@ def test_arrays_stay_as_long_as_somebody_holds_them():
 
 
 def test_torch_output_shares_memory_and_equals_numpy():
-    import torch
-
     arrays, tensors = make(), make(output="torch")
     assert isinstance(tensors.reset(seed=2)[0], torch.Tensor)
     arrays.reset(seed=2)
@@ -171,8 +170,6 @@ def test_torch_output_shares_memory_and_equals_numpy():
 
 
 def test_step_into_writes_into_a_rollout():
-    import torch
-
     usual, direct = make(), make()
     actions = actions_of(usual, 10)
     observations = torch.zeros(10, 3, 4, 84, 84, dtype=torch.uint8)
@@ -346,7 +343,12 @@ def test_unusable_snapshots_are_refused_and_change_nothing():
         ({"rng": "dice"}, "rng is 'dice'"),
         ({"output": "jax"}, "output is 'jax'"),
         ({"device": "tpu"}, "device is 'tpu'"),
+        ({"device": torch.device("meta")}, "device is 'meta'"),
         ({"mode": 99}, "breakout has no mode 99"),
+        ({"mode": 2**32}, "mode is 4294967296"),
+        ({"mode": np.array([0, 0, -(2**32)])}, "mode is -4294967296"),
+        ({"mode": np.array([0, 0, 2**63], np.uint64)}, "mode is 9223372036854775808"),
+        ({"difficulty": 2**32 + 1}, "difficulty is 4294967297"),
         ({"mode": [0, 4]}, "mode must be one integer, or one for each of the 3 lanes"),
         ({"difficulty": 3}, "breakout has no difficulty 3"),
         ({"game": "brekout"}, "did you mean 'breakout'"),
@@ -357,6 +359,35 @@ def test_bad_arguments_are_one_clear_sentence(options, message):
     arguments = {"game": "breakout", "num_envs": 3, "num_threads": 1, **options}
     with pytest.raises(UserError, match=message):
         seed_hpc.AtariVectorEnv(**arguments)
+
+
+def test_switches_are_true_or_false_whatever_their_number():
+    usual, other = make(num_envs=1), make(num_envs=1, grayscale=2**32, maxpool=2**32, use_simd=2**32)
+    assert other.single_observation_space == usual.single_observation_space
+    actions = actions_of(usual, 20)
+    for a, b in zip(play(usual, actions), play(other, actions), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("game", ["pong", "ball", "gymnasium:CartPole-v1"])
+def test_a_device_of_torch_is_a_device(game):
+    env = seed_hpc.make_vec(game, 1, device=torch.device("cpu"))
+    env.reset(seed=0)
+    env.close()
+
+
+@pytest.mark.parametrize("game", ["pong", "ball"])
+@pytest.mark.parametrize(("lane", "shown"), [(2**32, "4294967296"), (1.7, "1.7"), ("1", "'1'")])
+def test_lanes_are_named_by_integers(game, lane, shown):
+    env = seed_hpc.make_vec(game, 2, num_threads=1)
+    env.reset(seed=0)
+    state = env.clone_state()
+    with pytest.raises(UserError, match=f"lane is {shown}, it must be an integer"):
+        env.clone_lanes([lane])
+    with pytest.raises(UserError, match=f"lane is {shown}, it must be an integer"):
+        env.restore_lanes(env.clone_lanes([0]), [lane])
+    assert env.clone_state() == state
+    assert env.clone_lanes(np.array([1])) == env.clone_lanes([1])
 
 
 def test_wrong_rom_images_are_refused(tmp_path, monkeypatch):
