@@ -74,6 +74,8 @@ class _Process:
         descriptors: Of files that the process inherits.
     """
 
+    owes_answer: bool  # it has been told something, and its answer has not been read
+
     def __init__(self, function: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()) -> None:
         self.connection, theirs = multiprocessing.Pipe()
         with theirs:
@@ -85,6 +87,7 @@ class _Process:
 
     def tell(self, message: Any) -> None:
         """Sends bytes as they are, anything else pickled; to a process that has ended nothing."""
+        self.owes_answer = True
         send = self.connection.send_bytes if isinstance(message, bytes) else self.connection.send
         with contextlib.suppress(OSError):
             send(message)
@@ -229,6 +232,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
             if not connection.poll(patience_s):
                 return f"no answer in {patience_s:g} s"
             answer = connection.recv_bytes()
+            worker.process.owes_answer = False
         except (EOFError, OSError):
             return worker.process.how_it_ended()
         return None if answer == b"K" else answer[1:].decode(errors="replace")
@@ -311,7 +315,7 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
         return self._to_output(board.observations.copy()), self._infos()
 
     def step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all lanes.
+        """Steps all lanes. A step that is interrupted, say by Ctrl-C, has happened: its results are lost.
 
         Returns:
             As `NativeVectorEnv.step`; the infos also hold `crashed`, bool (num_envs,): the lane's episode was truncated
@@ -460,8 +464,12 @@ class ExternalVectorEnv(VectorEnv[Any, Any, Any]):
     # ---- Arguments -----------------------------------------------------------------------------------------------
 
     def _open_board(self) -> Any:
+        """Returns the board once no worker writes to it: a call before may have been interrupted, say by Ctrl-C."""
         if self._board is None:
             raise UserError("the environment is closed: make a new one")
+        for worker in self._workers:
+            if worker.process.owes_answer and (fault := self._answer(worker)) is not None:
+                self._renew(worker, fault)
         return self._board
 
     def _infos(self) -> dict[str, Any]:

@@ -105,6 +105,48 @@ def test_a_failure_ends_the_episode_of_its_lane_only(counter, action, fault, cap
     envs.close()
 
 
+def interrupt(envs, lane, monkeypatch, actions):
+    """Presses Ctrl-C while a step waits for the worker of a lane."""
+
+    def press(timeout):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(envs._workers[lane].process.connection, "poll", press)
+        with pytest.raises(KeyboardInterrupt):
+            envs.step(actions)
+
+
+def test_a_step_that_is_interrupted_has_happened(counter, monkeypatch):
+    envs = seed_hpc.make_vec(counter, 3)
+    envs.reset(seed=0)
+    interrupt(envs, 1, monkeypatch, [0, 0, 0])
+    assert envs.step([0, 0, 0])[0][:, 0].tolist() == [2, 2, 2]
+    interrupt(envs, 1, monkeypatch, [0, 0, 0])
+    observation, infos = envs.reset(seed=4)
+    assert observation.tolist() == [[0, length] for length in lengths(3, 4, 0)]
+    assert infos["episode_steps"].tolist() == [0, 0, 0]
+    interrupt(envs, 0, monkeypatch, [0, 0, 0])
+    snapshots = envs.clone_lanes()
+    envs.restore_lanes(snapshots)
+    observation, _, _, truncations, _ = envs.step([0, 0, 0])
+    assert observation[:, 0].tolist() == [1, 1, 1]
+    assert truncations.all()
+    envs.close()
+
+
+def test_a_worker_that_hangs_in_an_interrupted_step_is_started_anew(counter, monkeypatch, caplog):
+    envs = seed_hpc.make_vec(counter, 2, timeout_s=1.0)
+    envs.reset(seed=0)
+    interrupt(envs, 1, monkeypatch, [0, 4])
+    with caplog.at_level(logging.WARNING):
+        observation, _ = envs.reset(seed=4)
+    assert "lane [1]" in caplog.text
+    assert observation.tolist() == [[0, length] for length in lengths(2, 4, 0)]
+    assert envs.step([0, 0])[0][:, 0].tolist() == [1, 1]
+    envs.close()
+
+
 def test_what_always_fails_is_an_error(counter, monkeypatch):
     envs = seed_hpc.make_vec(counter, 1)
     envs.reset(seed=0)
