@@ -165,5 +165,6 @@ class CudaNativeVectorEnv(NativeVectorEnv):
 
     def _read_actions(self, actions: Any) -> None:
         """Puts the actions on the device; keeps them until the next step, which is behind this one on the stream."""
+        self._check_reset()
         self._actions = self._device.actions(actions, self.action_space.shape, self._action_dtype)
         self._actions_address = self._actions.data_ptr()

@@ -171,5 +171,6 @@ class CudaAtariVectorEnv(AtariVectorEnv):
 
     def _read_actions(self, actions: Any) -> None:
         """Puts the actions on the device; keeps them until the next step, which is behind this one on the stream."""
+        self._check_reset()
         self._actions = self._device.actions(actions, (self.num_envs,), self._torch.int64)
         self._actions_address = self._actions.data_ptr()

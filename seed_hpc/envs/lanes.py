@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -177,16 +177,17 @@ def unpack_snapshots(magic: bytes, state: bytes, num_envs: int) -> list[bytes]:
     Raises:
         UserError: It is something else, damaged, or of another number of lanes.
     """
+    state = bytes(state)
     if len(state) < _STATE_HEADER.size or not state.startswith(magic):
         raise UserError("these bytes are no state of a vector environment")
     count = _STATE_HEADER.unpack_from(state)[1]
     if count != num_envs:
         raise UserError(f"the state is one of {count} lanes, the environment has {num_envs}")
-    try:
-        sizes = struct.unpack_from(f"<{count}Q", state, _STATE_HEADER.size)
-    except struct.error as error:
-        raise UserError("the state is damaged") from error
-    ends = np.cumsum((_STATE_HEADER.size + 8 * count, *sizes)).tolist()
+    first = _STATE_HEADER.size + 8 * count
+    sizes = struct.unpack_from(f"<{count}Q", state, _STATE_HEADER.size) if len(state) >= first else ()
+    ends = list(accumulate(sizes, initial=first))
+    if ends[-1] != len(state):
+        raise UserError("the state is damaged")
     return [state[begin:end] for begin, end in pairwise(ends)]
 
 
@@ -201,3 +202,20 @@ def check_lanes(snapshots: Sequence[bytes], lanes: Sequence[int] | None) -> Sequ
     if len(targets) != len(snapshots):
         raise UserError(f"there are {len(snapshots)} snapshots for {len(targets)} lanes")
     return targets
+
+
+def replace_lanes(
+    snapshots: Sequence[bytes],
+    targets: Sequence[int],
+    clone: Callable[[Sequence[int]], list[bytes]],
+    restore: Callable[[int, bytes], None],
+) -> None:
+    """Restores lanes, all of them or, where one of the snapshots is refused, none."""
+    before = clone(targets)
+    try:
+        for lane, snapshot in zip(targets, snapshots, strict=True):
+            restore(lane, bytes(snapshot))
+    except Exception:
+        for lane, snapshot in zip(targets, before, strict=True):
+            restore(lane, snapshot)
+        raise

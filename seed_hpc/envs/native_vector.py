@@ -35,6 +35,7 @@ from seed_hpc.envs.lanes import (
     lane_seeds,
     pack_snapshots,
     parse_autoreset_mode,
+    replace_lanes,
     reset_mask,
     target_address,
     unpack_snapshots,
@@ -328,14 +329,18 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
             lanes: Where to put them; None = lanes 0, 1, and so on.
 
         Raises:
-            UserError: A snapshot is damaged or of another environment; that lane and the later ones are unchanged.
+            UserError: A snapshot is damaged or of another environment; no lane has changed.
         """
         targets = check_lanes(snapshots, lanes)
-        if not self._seeded:  # snapshots replace all that this reset decides
+        if not self._seeded:
             self.reset(seed=0)
+            self._seeded = False  # snapshots replace all that this reset decided
+        replace_lanes(snapshots, targets, self.clone_lanes, self._restore_lane)
+        self._seeded = True
+
+    def _restore_lane(self, lane: int, snapshot: bytes) -> None:
         restore = self._library.seed_env_pool_restore_lane
-        for lane, snapshot in zip(targets, snapshots, strict=True):
-            self._check(restore(self._pool, lane, snapshot, ctypes.c_int64(len(snapshot))))
+        self._check(restore(self._pool, lane, snapshot, ctypes.c_int64(len(snapshot))))
 
     def clone_state(self) -> bytes:
         """Returns the snapshots of all lanes in one piece."""
@@ -345,7 +350,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         """Continues all lanes from what `clone_state` of an equal vector returned.
 
         Raises:
-            UserError: The state is damaged or of another environment.
+            UserError: The state is damaged or of another environment; no lane has changed.
         """
         self.restore_lanes(unpack_snapshots(_STATE_MAGIC, state, self.num_envs))
 
@@ -382,7 +387,13 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
                 raise UserError("the environment is closed: make a new one")
             _native.check(self._library, status)
 
+    def _check_reset(self) -> None:
+        """Raises unless all lanes have been reset, by the user or by snapshots."""
+        if not self._seeded and not self.closed:
+            raise UserError("the environments have not been reset: call reset first")
+
     def _read_actions(self, actions: ArrayLike) -> None:
+        self._check_reset()
         given = np.asarray(actions)
         if given.shape != self._action_buffer.shape:
             raise UserError(f"actions have the shape {given.shape}, they must have {self._action_buffer.shape}")

@@ -38,6 +38,7 @@ from seed_hpc.envs.lanes import (
     lane_seeds,
     pack_snapshots,
     parse_autoreset_mode,
+    replace_lanes,
     reset_mask,
     target_address,
     unpack_snapshots,
@@ -441,13 +442,18 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             lanes: Where to put them; None = lanes 0, 1, and so on.
 
         Raises:
-            UserError: A snapshot is damaged, of another game or format; that lane and the later ones are unchanged.
+            UserError: A snapshot is damaged or of another game or format; no lane has changed.
         """
         targets = check_lanes(snapshots, lanes)
-        if not self._seeded:  # snapshots replace all that this reset decides
+        if not self._seeded:
             self.reset(seed=0)
-        for lane, snapshot in zip(targets, snapshots, strict=True):
-            self._check(self._library.seed_pool_restore_lane(self._pool, lane, snapshot, ctypes.c_int64(len(snapshot))))
+            self._seeded = False  # snapshots replace all that this reset decided
+        replace_lanes(snapshots, targets, self.clone_lanes, self._restore_lane)
+        self._seeded = True
+
+    def _restore_lane(self, lane: int, snapshot: bytes) -> None:
+        restore = self._library.seed_pool_restore_lane
+        self._check(restore(self._pool, lane, snapshot, ctypes.c_int64(len(snapshot))))
 
     def clone_state(self) -> bytes:
         """Returns the snapshots of all lanes in one piece."""
@@ -460,7 +466,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             state: From `clone_state`, of this process or another.
 
         Raises:
-            UserError: The state is damaged or of another environment.
+            UserError: The state is damaged or of another environment; no lane has changed.
         """
         self.restore_lanes(unpack_snapshots(_STATE_MAGIC, state, self.num_envs))
 
@@ -531,6 +537,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 raise UserError("the environment is closed: make a new one")
             _native.check(self._library, status)
 
+    def _check_reset(self) -> None:
+        """Raises unless all lanes have been reset, by the user or by snapshots."""
+        if not self._seeded and not self.closed:
+            raise UserError("the environments have not been reset: call reset first")
+
     def _num_actions(self) -> int:
         count = ctypes.c_int32()
         self._check(self._library.seed_pool_actions(self._pool, ctypes.byref(count), None))
@@ -538,6 +549,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _read_actions(self, actions: ArrayLike) -> None:
         """Copies the actions to where the library reads them."""
+        self._check_reset()
         given = np.asarray(actions)
         kind = given.dtype.kind
         expected = (self.batch_size, 3) if self.continuous else (self.batch_size,)

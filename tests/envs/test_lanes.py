@@ -60,11 +60,15 @@ def test_the_first_reset_seeds_every_lane():
 
 def test_snapshots_in_one_piece():
     state = lanes.pack_snapshots(b"SEEDTEST", [b"abc", b"", b"de"])
-    assert lanes.unpack_snapshots(b"SEEDTEST", state, 3) == [b"abc", b"", b"de"]
+    for given in (state, bytearray(state), memoryview(state)):
+        assert lanes.unpack_snapshots(b"SEEDTEST", given, 3) == [b"abc", b"", b"de"]
     for damaged, count, message in (
         (state, 2, "one of 3 lanes"),
         (b"SEEDELSE" + state[8:], 3, "no state"),
         (state[:20], 3, "damaged"),
+        (state[:-1], 3, "damaged"),
+        (state + b"junk", 3, "damaged"),
+        (state[:12] + (2**63).to_bytes(8, "little") + state[20:], 3, "damaged"),
         (b"", 0, "no state"),
     ):
         with pytest.raises(UserError, match=message):

@@ -321,6 +321,42 @@ def test_unusable_snapshots_are_refused_and_change_nothing():
     assert env.clone_state() == state
 
 
+@pytest.mark.parametrize("game", ["pong", "ball"])
+def test_one_damaged_snapshot_leaves_all_lanes_as_they_are(game):
+    env = seed_hpc.make_vec(game, 3, num_threads=1)
+    env.reset(seed=3)
+    earlier = env.clone_state()
+    env.step(np.zeros_like(env.action_space.sample()))
+    now = env.clone_state()
+    damaged = earlier[:-1] + bytes([earlier[-1] ^ 1])
+    with pytest.raises(UserError, match="damaged"):
+        env.restore_state(damaged)
+    with pytest.raises(UserError, match=r"lane is 3|there is no lane 3"):
+        env.restore_lanes(env.clone_lanes([0, 0]), [1, 3])
+    with pytest.raises(TypeError):
+        env.restore_lanes([*env.clone_lanes([0]), "text"], [1, 2])
+    assert env.clone_state() == now
+    env.restore_state(bytearray(earlier))
+    assert env.clone_state() == earlier
+    env.restore_lanes([memoryview(lane) for lane in env.clone_lanes()])
+    assert env.clone_state() == earlier
+
+
+@pytest.mark.parametrize("game", ["pong", "ball"])
+def test_a_refused_snapshot_is_no_reset(game):
+    source, env = seed_hpc.make_vec(game, 2, num_threads=1), seed_hpc.make_vec(game, 2, num_threads=1)
+    source.reset(seed=3)
+    state = source.clone_state()
+    actions = np.zeros_like(env.action_space.sample())
+    with pytest.raises(UserError, match="damaged"):
+        env.restore_state(state[:-1] + bytes([state[-1] ^ 1]))
+    for call in (lambda: env.step(actions), lambda: env.step_into(actions, None, None, None, None)):
+        with pytest.raises(UserError, match="have not been reset: call reset first"):
+            call()
+    env.restore_state(state)
+    env.step(actions)
+
+
 # ---- User errors -------------------------------------------------------------------------------------------------
 
 
