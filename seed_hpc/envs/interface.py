@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import struct
 import time
 from collections.abc import Iterator
 from operator import index as to_index
@@ -22,14 +23,16 @@ from numpy.typing import NDArray
 from seed_hpc import _native
 from seed_hpc.envs import translation
 from seed_hpc.envs.actions import Action
-from seed_hpc.envs.games import GameInfo, find_game
+from seed_hpc.envs.games import GameInfo
 from seed_hpc.envs.lanes import int32, target_address
-from seed_hpc.envs.roms import read_rom_file
+from seed_hpc.envs.roms import identify_rom
 from seed_hpc.errors import MissingDependencyError, UserError, nearest
 
 Bytes = NDArray[np.uint8]
 
 _RNG = {"ale": 0, "counter": 1}
+_STATE_MAGIC = b"SEEDALE1"  # with the version of the format
+_STATE_HEADER = struct.Struct("<8s4i")  # magic, frames since loading and since the reset, mode, difficulty
 
 
 class MachineOptions(ctypes.Structure):
@@ -69,15 +72,16 @@ class ALEState:
 
     Args:
         data: The bytes that `serialize` returned.
+
+    Raises:
+        UserError: The bytes are something else.
     """
 
-    def __init__(self, data: bytes, *, frame_number: int = 0, episode_frame_number: int = 0, mode: int = 0,
-                 difficulty: int = 0) -> None:  # fmt: skip
+    def __init__(self, data: bytes) -> None:
         self._data = bytes(data)
-        self._frame_number = frame_number
-        self._episode_frame_number = episode_frame_number
-        self._mode = mode
-        self._difficulty = difficulty
+        if len(self._data) < _STATE_HEADER.size or not self._data.startswith(_STATE_MAGIC):
+            raise UserError("these bytes are no state of a console")
+        self._numbers: tuple[int, ...] = _STATE_HEADER.unpack_from(self._data)[1:]
 
     def serialize(self) -> bytes:
         """Returns the snapshot in its versioned format."""
@@ -87,24 +91,27 @@ class ALEState:
         """Returns whether both snapshots are the same, byte for byte."""
         return self._data == other._data
 
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, ALEState) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._data)
+
     def getFrameNumber(self) -> int:
         """Returns the frames since the ROM was loaded."""
-        return self._frame_number
+        return self._numbers[0]
 
     def getEpisodeFrameNumber(self) -> int:
         """Returns the frames since the last reset."""
-        return self._episode_frame_number
+        return self._numbers[1]
 
     def getCurrentMode(self) -> int:
         """Returns the mode of the game."""
-        return self._mode
+        return self._numbers[2]
 
     def getDifficulty(self) -> int:
         """Returns the setting of the difficulty switches."""
-        return self._difficulty
-
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        return self._numbers[3]
 
 
 class ALEInterface:
@@ -133,6 +140,7 @@ class ALEInterface:
             "record_screen_dir": "",
             "record_sound_filename": "",
             "truncate_on_loss_of_life": False,
+            "rom_file": "",
         }
         # act() and its companions run at every frame: functions that convert no more than needed, and results at fixed
         # places.
@@ -148,6 +156,10 @@ class ALEInterface:
         """Raises: a copy would destroy the machine of the original."""
         raise TypeError("a console cannot be copied or pickled: use cloneState")
 
+    @staticmethod
+    def setLoggerMode(mode: object) -> None:
+        """Does nothing: there are no messages, only errors."""
+
     # ---- Settings ------------------------------------------------------------------------------------------------
 
     def setInt(self, key: str, value: int) -> None:
@@ -159,11 +171,11 @@ class ALEInterface:
         self._set(key, float(value), float)
 
     def setBool(self, key: str, value: bool) -> None:
-        """Changes a switch. All that exist belong to windows and sound, and must stay off."""
+        """Changes a switch. All that exist belong to what is not offered, and must stay off."""
         self._set(key, bool(value), bool)
 
     def setString(self, key: str, value: str) -> None:
-        """Changes a text. All that exist name recordings, and must stay empty."""
+        """Changes a text. All that exist name recordings, and must stay empty, or are set by `loadROM`."""
         self._set(key, str(value), str)
 
     def getInt(self, key: str) -> int:
@@ -193,20 +205,18 @@ class ALEInterface:
     def _set(self, key: str, value: int | float | bool | str, kind: type) -> None:
         unchanged = self._get(key, kind)
         if isinstance(value, bool | str) and value != unchanged:
-            raise UserError(f"the setting '{key}' cannot be changed: there is no window, sound or recording")
+            raise UserError(f"the setting '{key}' cannot be changed: docs/environments.md says why")
         self._settings[key] = value
 
     # ---- Cartridge and episodes ----------------------------------------------------------------------------------
 
     def loadROM(self, path: str | os.PathLike[str]) -> None:
-        """Loads a ROM file called `<game>.bin` and starts its first episode.
+        """Loads a ROM file, whatever its name, and starts its first episode.
 
         Raises:
-            UserError: The file's name is no game, or it is missing or another image.
+            UserError: The file is missing or the image of no game.
         """
-        path = Path(path)
-        game = find_game(path.stem)
-        image = read_rom_file(game, path)
+        game, image = identify_rom(Path(path))
         translation.attach(game, image)
         seed = int(self._settings["random_seed"])
         options = MachineOptions(
@@ -223,6 +233,7 @@ class ALEInterface:
         )
         _native.check(self._library, status)
         self._machine, self._game = created, game
+        self._settings["rom_file"] = os.fspath(path)
         self._pictures.clear()
         # A widened paddle range outlives the cartridge that asked for it.
         widest = ctypes.c_int32()
@@ -233,11 +244,9 @@ class ALEInterface:
     def isSupportedROM(path: str | os.PathLike[str]) -> str | None:
         """Returns the game whose ROM image the file is, or None."""
         try:
-            game = find_game(Path(path).stem)
-            read_rom_file(game, Path(path))
+            return identify_rom(Path(path))[0].name
         except UserError:
             return None
-        return game.name
 
     def reset_game(self) -> None:
         """Starts an episode in the chosen mode and difficulty."""
@@ -405,15 +414,9 @@ class ALEInterface:
         self._check(self._library.seed_machine_state_size(machine, ctypes.byref(size)))
         data = ctypes.create_string_buffer(size.value)
         self._check(self._library.seed_machine_save(machine, int(include_rng), data, size))
-        frame_number, episode_frame_number = self._pair(self._library.seed_machine_frame_numbers)
-        mode, difficulty = self._pair(self._library.seed_machine_mode)
-        return ALEState(
-            data.raw,
-            frame_number=frame_number,
-            episode_frame_number=episode_frame_number,
-            mode=mode,
-            difficulty=difficulty,
-        )
+        frame_numbers = self._pair(self._library.seed_machine_frame_numbers)
+        mode_and_difficulty = self._pair(self._library.seed_machine_mode)
+        return ALEState(_STATE_HEADER.pack(_STATE_MAGIC, *frame_numbers, *mode_and_difficulty) + data.raw)
 
     def restoreState(self, state: ALEState) -> None:
         """Continues from a snapshot of the same game.
@@ -421,7 +424,7 @@ class ALEInterface:
         Raises:
             UserError: The snapshot is damaged, of another game or of another format version.
         """
-        data = state.serialize()
+        data = state.serialize()[_STATE_HEADER.size :]
         self._check(self._library.seed_machine_restore(self._loaded(), data, ctypes.c_int64(len(data))))
 
     def cloneSystemState(self) -> ALEState:

@@ -8,7 +8,7 @@ import importlib.util
 import os
 from pathlib import Path
 
-from seed_hpc.envs.games import GameInfo
+from seed_hpc.envs.games import GameInfo, find_game, game_names
 from seed_hpc.errors import MissingDependencyError, UserError
 
 
@@ -71,9 +71,27 @@ def read_rom_file(game: GameInfo, path: Path) -> bytes:
     Raises:
         UserError: The file is missing, unreadable, or another image.
     """
-    try:
-        image = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"the ROM image {path} cannot be read: {error.strerror}") from error
+    image = _read(path)
     check_rom(game, image, str(path))
     return image
+
+
+def identify_rom(path: Path) -> tuple[GameInfo, bytes]:
+    """Returns the game whose ROM image is in the file `path`, whatever the file's name, and the image.
+
+    Raises:
+        UserError: The file is missing, unreadable, or the image of no game.
+    """
+    image = _read(path)
+    md5 = hashlib.md5(image, usedforsecurity=False).hexdigest()
+    known = [game for game in map(find_game, game_names()) if game.md5 == md5]
+    game = known[0] if known else find_game(path.stem)
+    check_rom(game, image, str(path))
+    return game, image
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"the ROM image {path} cannot be read: {error.strerror}") from error

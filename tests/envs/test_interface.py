@@ -4,6 +4,7 @@
 import copy
 import inspect
 import pickle
+import shutil
 
 import ale_py
 import numpy as np
@@ -32,7 +33,8 @@ def pair():
 def test_every_method_of_ale_py_exists_but_sound():
     theirs = {name for name in dir(ale_py.ALEInterface) if not name.startswith("_")}
     ours = {name for name, _ in inspect.getmembers(seed_hpc.ALEInterface) if not name.startswith("_")}
-    assert theirs - ours == {"getAudio", "getAudioSize", "setLoggerMode"}
+    assert theirs - ours == {"getAudio", "getAudioSize"}
+    seed_hpc.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
 def test_facts_equal_those_of_ale_py(pair):
@@ -125,15 +127,42 @@ def test_snapshots(pair):
     _, ours = pair
     state = ours.cloneState(include_rng=True)
     assert state.getFrameNumber() == ours.getFrameNumber()
+    assert state == ours.cloneState(include_rng=True)
+    assert hash(state) == hash(ours.cloneState(include_rng=True))
+    assert pickle.loads(pickle.dumps(state)) == state
     rewards = [ours.act(2 + i % 3) for i in range(200)]
     ram = ours.getRAM()
     ours.restoreState(ALEState(state.serialize()))
     assert [ours.act(2 + i % 3) for i in range(200)] == rewards
     np.testing.assert_array_equal(ours.getRAM(), ram)
+    assert ours.cloneSystemState() != state
     ours.restoreSystemState(state)
     assert ours.cloneSystemState().equals(state)
     with pytest.raises(UserError, match="damaged"):
         ours.restoreState(ALEState(state.serialize()[:-1]))
+    with pytest.raises(UserError, match="no state of a console"):
+        ALEState(b"something else")
+
+
+def test_a_state_from_bytes_knows_its_numbers_as_in_ale_py():
+    numbers = []
+    for side in (ale_py.ALEInterface(), seed_hpc.ALEInterface()):
+        side.setInt("random_seed", 3)
+        side.loadROM(roms.get_rom_path("space_invaders"))
+        side.setMode(4)
+        side.setDifficulty(1)
+        side.reset_game()
+        for _ in range(5):
+            side.act(0)
+        first, second = side.cloneState(), side.cloneState()
+        assert first == second
+        state = type(first)(first.serialize())
+        assert state == first
+        numbers.append(
+            (state.getFrameNumber(), state.getEpisodeFrameNumber(), state.getCurrentMode(), state.getDifficulty())
+        )
+    assert numbers[0] == numbers[1]
+    assert numbers[0][2:] == (4, 1)
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
@@ -158,16 +187,28 @@ def test_recognises_roms(tmp_path):
     assert seed_hpc.ALEInterface.isSupportedROM(tmp_path / "combat.bin") is None
 
 
+def test_a_rom_is_known_by_its_contents(tmp_path):
+    copied, named_otherwise = str(shutil.copy(PONG, tmp_path / "foo.bin")), shutil.copy(PONG, tmp_path / "breakout.bin")
+    assert seed_hpc.ALEInterface.isSupportedROM(named_otherwise) == "pong"
+    for side in (ale_py.ALEInterface(), seed_hpc.ALEInterface()):
+        assert side.isSupportedROM(copied) == "pong"
+        assert side.getString("rom_file") == ""
+        side.loadROM(copied)
+        assert side.getString("rom_file") == copied
+        assert [action.value for action in side.getMinimalActionSet()] == [0, 1, 3, 4, 11, 12]
+
+
 def test_user_errors(pair, tmp_path):
     _, ours = pair
     empty = seed_hpc.ALEInterface()
-    (tmp_path / "pong.bin").write_bytes(b"\0" * 2048)
+    for name in ("pong.bin", "pogn.bin"):
+        (tmp_path / name).write_bytes(b"\0" * 2048)
     for call, message in [
         (lambda: empty.act(0), "call loadROM first"),
         (lambda: empty.getRAM(), "call loadROM first"),
         (lambda: empty.getScreenDims(), "call loadROM first"),
         (lambda: empty.loadROM("/nowhere/pong.bin"), "cannot be read"),
-        (lambda: empty.loadROM("/nowhere/pogn.bin"), "did you mean 'pong'"),
+        (lambda: empty.loadROM(tmp_path / "pogn.bin"), "did you mean 'pong'"),
         (lambda: empty.loadROM(tmp_path / "pong.bin"), "MD5"),
         (lambda: ours.act(18), "the action is 18"),
         (lambda: ours.act(-1), "the action is -1"),
@@ -189,6 +230,8 @@ def test_user_errors(pair, tmp_path):
         (lambda: ours.setInt("random_sed", 1), "did you mean 'random_seed'"),
         (lambda: ours.setInt("repeat_action_probability", 1), "is a float, not a int"),
         (lambda: ours.setBool("sound", True), "cannot be changed"),
+        (lambda: ours.setBool("color_averaging", True), "cannot be changed"),
+        (lambda: ours.setString("rom_file", "pong.bin"), "cannot be changed"),
         (lambda: seed_hpc.ALEInterface(rng="dice"), "rng is 'dice'"),
     ]:
         with pytest.raises(UserError, match=message):
