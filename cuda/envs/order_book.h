@@ -15,7 +15,8 @@
 //   end           everything is sold, or the close: what is left is sold at the market; what nobody buys is valued ten
 //                 ticks below the last price. Source: A. Perold, "The implementation shortfall" (1988)
 //   reference     TWAP: a clip at the market as soon as the schedule of equal slices is a clip ahead
-//   errors        1: `data` is no array of messages; 2: it holds fewer than an episode needs
+//   errors        1: `data` is no array of messages; 2: it holds fewer than an episode needs; 3: an option is out of
+//                 range: parent, clip and horizon are at least 1, messages and warm_up at least 0, all below 2^31
 #pragma once
 
 #include <cstring>
@@ -42,7 +43,7 @@ struct OrderBook {
 
   static constexpr int32_t kStartPrice = 10000;  // of generated markets, ticks
   static constexpr int32_t kUnsoldPenalty = 10;  // ticks
-  static constexpr int32_t kErrorFormat = 1, kErrorTooShort = 2;
+  static constexpr int32_t kErrorFormat = 1, kErrorTooShort = 2, kErrorOption = 3;
 
   LimitOrderBook book;
   int32_t time, sold;                     // steps, lots
@@ -60,6 +61,16 @@ struct OrderBook {
 
   SEED_HD static int32_t whole(const Context& context, Option option) {
     return static_cast<int32_t>(context.options[option] + 0.5f);
+  }
+
+  SEED_HD static bool fits(const Context& context, Option option, float least) {
+    const float value = context.options[option] + 0.5f;
+    return value >= least && value < 2147483648.0f;
+  }
+
+  SEED_HD static bool options_fit(const Context& context) {
+    return fits(context, kParent, 1.0f) && fits(context, kClip, 1.0f) && fits(context, kHorizon, 1.0f) &&
+           fits(context, kMessages, 0.0f) && fits(context, kWarmUp, 0.0f);
   }
 
   SEED_HD void note(const Trades& trades, int32_t direction) {
@@ -114,20 +125,28 @@ struct OrderBook {
     generate_cancellation(random, num_orders);
   }
 
+  SEED_HD static int64_t num_recorded(const Context& context) {
+    return context.data_bytes / static_cast<int64_t>(sizeof(OrderMessage));
+  }
+
   SEED_HD OrderMessage recorded(const Context& context, int32_t index) const {
     OrderMessage message;
     memcpy(&message, context.data + static_cast<int64_t>(index) * static_cast<int64_t>(sizeof message), sizeof message);
     return message;
   }
 
-  SEED_HD void replay_message(const Context& context) {
+  SEED_HD void replay_message(Context& context) {
+    if (next_message >= num_recorded(context)) {  // a reset has failed, or the lane comes from another recording
+      context.error = kErrorTooShort;
+      return;
+    }
     const OrderMessage message = recorded(context, next_message++);
     note(book.apply(message), message.kind == kExecution ? -message.side : message.side);
   }
 
   SEED_HD void advance_market(Context& context) {
     const int32_t count = whole(context, kMessages);
-    for (int32_t i = 0; i < count; ++i) {
+    for (int32_t i = 0; i < count && context.error == 0; ++i) {
       if (context.data_bytes > 0)
         replay_message(context);
       else
@@ -152,7 +171,9 @@ struct OrderBook {
     flow = seen_flow = 0.0f;
     last_price = kStartPrice;
     mid2 = 2 * kStartPrice;
-    if (context.data_bytes > 0)
+    if (!options_fit(context))
+      context.error = kErrorOption;
+    else if (context.data_bytes > 0)
       begin_recorded(context);
     else
       begin_generated(context);
@@ -172,7 +193,7 @@ struct OrderBook {
 
   // Starts somewhere in the stream and replays what comes before it.
   SEED_HD void begin_recorded(Context& context) {
-    const int64_t count = context.data_bytes / static_cast<int64_t>(sizeof(OrderMessage));
+    const int64_t count = num_recorded(context);
     const int64_t needed = static_cast<int64_t>(whole(context, kHorizon)) * whole(context, kMessages);
     if (context.data_bytes % static_cast<int64_t>(sizeof(OrderMessage)) != 0) {
       context.error = kErrorFormat;
@@ -227,10 +248,10 @@ struct OrderBook {
     if (action == 1) cancel_working();
     if (action == 2 || action == 3) work(left < clip ? left : clip, action == 3);
     if (action >= 4) {
-      const int32_t wanted = action == 4 ? clip : 2 * clip;
+      const int64_t wanted = action == 4 ? clip : int64_t{2} * clip;
       const int32_t free = left - book_own_size();  // never more than the parent order in all
       if (wanted > free) cancel_working();
-      sell_at_market(wanted < left ? wanted : left);
+      sell_at_market(wanted < left ? static_cast<int32_t>(wanted) : left);
     }
   }
 
@@ -260,10 +281,11 @@ struct OrderBook {
 
   SEED_HD void act(int32_t& action, const Context& context) const {
     const int32_t horizon = whole(context, kHorizon), clip = whole(context, kClip);
+    if (horizon < 1) return;  // reset has failed, and a GPU's pool does not know it yet
     const int32_t scheduled =
         static_cast<int32_t>(static_cast<int64_t>(whole(context, kParent)) * (time + 1) / horizon);
     const int32_t behind = scheduled - sold;
-    action = behind >= 2 * clip ? 5 : behind >= clip ? 4 : 0;
+    action = behind >= int64_t{2} * clip ? 5 : behind >= clip ? 4 : 0;
   }
 
   // ---- What the agent sees ---------------------------------------------------------------------------------------

@@ -202,6 +202,7 @@ seed_status seed_env_pool_step(seed_env_pool* pool, const void* actions, const s
   SEED_CHECK(check_pointer(rows, "rows"));
   SEED_CHECK(check_process(*pool));
   SEED_CHECK(check_was_reset(pool->has_reset));
+  SEED_CHECK(pool->check_errors());  // a lane that failed must be reset first
   SEED_CHECK(pool->check_actions(actions));
   pool->set_rows(*rows);
   pool->batch.discrete_actions = static_cast<const int64_t*>(actions);
@@ -232,6 +233,7 @@ seed_status seed_env_pool_reference_actions(seed_env_pool* pool, void* actions) 
   SEED_CHECK(check_was_reset(pool->has_reset));
   if (pool->environment->act == nullptr)
     return fail(SEED_NOT_FOUND, "the environment '%s' has no reference policy", pool->description().name);
+  SEED_CHECK(pool->check_errors());
   pool->batch.reference_actions = actions;
   pool->run(pool->environment->act, 1);
   return SEED_OK;

@@ -97,6 +97,25 @@ def test_the_reference_policy(make):
         device.reference_actions()
 
 
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"horizon": 0}, 3),
+        ({"messages": -200000, "data": np.zeros(50 * 20, np.uint8)}, 3),
+        ({"messages": 200000, "data": np.zeros(50 * 20, np.uint8)}, 2),
+    ],
+)
+def test_lanes_that_could_not_be_reset_report_it_again(make, options, error):
+    """The device is not asked before a step: its kernels must do no harm."""
+    device, _ = make("order_book", 2, **options)
+    for call in (
+        lambda: device.reset(seed=0),
+        lambda: (device.reference_actions(), device.step(np.zeros(2, np.int64)), device.synchronize()),
+    ):
+        with pytest.raises(UserError, match=f"reported error {error}"):
+            call()
+
+
 def test_step_into_and_snapshots_of_both(make):
     device, cpu = make(num_envs=5)
     for envs in (device, cpu):

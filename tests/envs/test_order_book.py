@@ -199,9 +199,52 @@ def test_the_contract_holds_on_recorded_data():
 
 def test_data_that_does_not_fit():
     for data, error in ((random_stream(50, 0), 2), (b"123", 1)):
-        envs = seed_hpc.make_vec("order_book", 2, data=data)
-        with pytest.raises(UserError, match=f"reported error {error}"):
-            envs.reset(seed=0)
+        assert_fails(error, data=data)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({name: value} for name in ("parent", "clip", "horizon") for value in (0, -1, 3e9)),
+        *({name: value} for name in ("messages", "warm_up") for value in (-1, -200000, 3e9)),
+    ],
+)
+def test_options_that_do_not_fit(options):
+    assert_fails(3, **options)
+    assert_fails(3, data=random_stream(50, 0), **options)
+
+
+def assert_fails(error, **arguments):
+    """No call goes on with lanes that could not be reset."""
+    envs = seed_hpc.make_vec("order_book", 2, **arguments)
+    for call in (lambda: envs.reset(seed=0), lambda: envs.step(np.array([0, 4])), envs.reference_actions):
+        with pytest.raises(UserError, match=f"reported error {error} in lane 0"):
+            call()
+    envs.close()
+
+
+def test_the_least_options_and_large_ones():
+    for options in ({"clip": 1, "horizon": 1, "messages": 0, "warm_up": 0, "parent": 1}, {"clip": 2e9, "parent": 2e9}):
+        envs = seed_hpc.make_vec("order_book", 2, **options)
+        envs.reset(seed=0)
+        for action in (5, 2, 4):
+            observations, rewards, *_ = envs.step(np.full(2, action))
+            assert np.isfinite(observations).all()
+            assert np.isfinite(rewards).all()
+            assert envs.reference_actions().shape == (2,)
+        envs.close()
+
+
+def test_a_lane_of_another_recording_ends_with_an_error():
+    options = {"horizon": 3, "messages": 10, "warm_up": 0}
+    long, short = (seed_hpc.make_vec("order_book", 1, data=random_stream(size, 0), **options) for size in (10**6, 31))
+    long.reset(seed=0)
+    short.restore_lanes(long.clone_lanes())
+    with pytest.raises(UserError, match="reported error 2"):
+        short.step(np.array([0]))
+    short.reset(seed=0)
+    short.step(np.array([0]))
+    for envs in (long, short):
         envs.close()
 
 
