@@ -135,7 +135,9 @@ class TrainingConfig:
     seed: int = option(1, "of environments, action sampling and initial parameters")
     device: str = option("auto", "cpu, cuda, cuda:N; auto takes a GPU when there is one")
     num_threads: int = option(0, "threads of the network on a CPU; 0 takes all cores")
-    precision: Literal["fp32", "bf16", "fp16"] = option("fp32", "of the learner's matrix products (torch.amp)")
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = option(
+        "fp32", "of convolutions and matrix products; tf32: float32 with 10 bits on CUDA; bf16, fp16: torch.amp"
+    )
     rollouts_ahead: int = option(-1, "rollouts the actor may be ahead of the learner; -1: 1 on CUDA, 0 on CPU")
     cuda_graph: bool = option(True, "on CUDA, capture the actor's unroll once and replay it")
     log_interval_s: float = option(10.0, "seconds between two log lines")

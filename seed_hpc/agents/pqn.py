@@ -103,7 +103,8 @@ class PQN(Agent):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.epsilon = torch.full((), self.config.epsilon_start, device=self.device)
+        self._epsilon = self.config.epsilon_start
+        self.epsilon = torch.full((), self._epsilon, device=self.device)
 
     def build_head(self, num_features: int, num_actions: int) -> nn.Module:
         """Action values."""
@@ -122,7 +123,11 @@ class PQN(Agent):
         """Lowers epsilon linearly."""
         config = self.config
         done = min(1.0, progress / config.epsilon_decay) if config.epsilon_decay else 1.0
-        self.epsilon.fill_(config.epsilon_start + done * (config.epsilon_end - config.epsilon_start))
+        self._set_epsilon(config.epsilon_start + done * (config.epsilon_end - config.epsilon_start))
+
+    def _set_epsilon(self, epsilon: float) -> None:
+        self._epsilon = epsilon
+        self.epsilon.fill_(epsilon)  # what the actor's CUDA graph reads
 
     def batches(self, network: nn.Module, rollout: Rollout, generator: torch.Generator) -> Iterator[Steps]:
         """Adds returns to the rollout, then yields it `epochs` times in `minibatches` parts."""
@@ -145,12 +150,12 @@ class PQN(Agent):
     def loss(self, network: nn.Module, batch: Steps) -> LossOutput:
         """See `pqn_loss`; the log also shows epsilon."""
         output = pqn_loss(network, batch)
-        return output._replace(metrics={**output.metrics, "epsilon": self.epsilon})
+        return output._replace(metrics={**output.metrics, "epsilon": torch.full_like(output.loss, self._epsilon)})
 
     def state_dict(self) -> dict[str, Any]:
         """Returns epsilon."""
-        return {"epsilon": float(self.epsilon)}
+        return {"epsilon": self._epsilon}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores epsilon."""
-        self.epsilon.fill_(state["epsilon"])
+        self._set_epsilon(float(state["epsilon"]))

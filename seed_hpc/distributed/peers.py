@@ -218,7 +218,7 @@ def join(config: DistributedConfig, device: str) -> Iterator[Peers]:
         device: "auto", "cpu" or "cuda", as `training.device` says.
 
     Raises:
-        UserError: The rendezvous address cannot be told.
+        UserError: The rendezvous address cannot be told, or the device is one GPU for several processes.
         RunFailedError: The others did not come, or one of them died.
     """
     place = launch.detect()
@@ -227,6 +227,10 @@ def join(config: DistributedConfig, device: str) -> Iterator[Peers]:
         return
     import torch
 
+    if device.startswith("cuda:"):
+        raise UserError(
+            f"training.device={device} is one GPU for {place.world_size} processes: write cuda, each takes its own"
+        )
     kind = "cuda" if device.startswith("cuda") or (device == "auto" and torch.cuda.is_available()) else "cpu"
     if not place.is_main:
         logging.getLogger().setLevel(logging.WARNING)  # one voice is enough

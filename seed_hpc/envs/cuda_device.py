@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +39,7 @@ class CudaDevice:
         self.torch_device = find_device(name)
         self.number = int(self.torch_device.index or 0)
         self.architecture = _architecture(self.torch_device)
-        self.library = _load_library(self.architecture)
+        self.library = _native.load_path(find_library(self.architecture))
 
     def stream(self) -> int:
         """Returns the handle of the stream that PyTorch uses now."""
@@ -143,8 +142,17 @@ def _architecture(device: torch.device) -> str:
     return "{}{}".format(*torch.cuda.get_device_capability(device))
 
 
-def _load_library(architecture: str) -> ctypes.CDLL:
-    """Loads libseed_cuda.so: from the folder of the architecture if there is one, else from the usual places.
+def libraries() -> list[Path]:
+    """Returns every libseed_cuda.so that stands in the folder of an architecture."""
+    folders = (*_native.library_folders(), _CHECKOUT_BUILD)
+    return [path for folder in folders for path in sorted(folder.glob("sm_*/libseed_cuda.so"))]
+
+
+def find_library(architecture: str) -> Path:
+    """Returns libseed_cuda.so: from the folder of the architecture if there is one, else from the usual places.
+
+    Args:
+        architecture: "90".
 
     Raises:
         MissingDependencyError: There is none, or its record beside it names another architecture.
@@ -167,7 +175,7 @@ def _load_library(architecture: str) -> ctypes.CDLL:
                 f"{path} was built for sm_{built_for}, this GPU is sm_{architecture}: build another with {how}, or use "
                 "device='cpu'"
             )
-    return _native.load_path(path)
+    return path
 
 
 def _recorded_architecture(library: Path) -> str | None:

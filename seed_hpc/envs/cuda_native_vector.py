@@ -86,13 +86,15 @@ class CudaNativeVectorEnv(NativeVectorEnv):
     # ---- Ours ----------------------------------------------------------------------------------------------------
 
     def synchronize(self) -> None:
-        """Waits until all steps are done.
+        """Waits until all steps of the current stream are done.
 
         Raises:
             UserError: Since the last call a step had an action that does not exist or is not finite, an ended lane was
                 stepped, or an environment reported an error.
         """
-        self._check(self._library.seed_env_pool_synchronize(self._pool))
+        with self._device.use():
+            self._use_stream()
+            self._check(self._library.seed_env_pool_synchronize(self._pool))
 
     def step_into(self, actions: Any, observations: Any, rewards: Any, terminations: Any, truncations: Any) -> None:
         """Steps and writes the results into contiguous tensors of the device. Arguments as in `NativeVectorEnv`."""

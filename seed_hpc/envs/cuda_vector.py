@@ -89,12 +89,14 @@ class CudaAtariVectorEnv(AtariVectorEnv):
     # ---- Ours ----------------------------------------------------------------------------------------------------
 
     def synchronize(self) -> None:
-        """Waits until all steps are done.
+        """Waits until all steps of the current stream are done.
 
         Raises:
             UserError: A step since the last call had an action that does not exist, or stepped an ended lane.
         """
-        self._check(self._library.seed_pool_synchronize(self._pool))
+        with self._device.use():
+            self._use_stream()
+            self._check(self._library.seed_pool_synchronize(self._pool))
 
     def step_into(self, actions: Any, observations: Any, rewards: Any, terminations: Any, truncations: Any) -> None:
         """Steps and writes the results into contiguous tensors of the device. Arguments as in `AtariVectorEnv`."""

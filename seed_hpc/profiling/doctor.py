@@ -25,6 +25,7 @@ from typing import Any, Literal
 import psutil
 
 from seed_hpc import _native
+from seed_hpc.envs import cuda_device
 from seed_hpc.envs.roms import rom_folder
 from seed_hpc.errors import MissingDependencyError, UserError
 from seed_hpc.profiling.nvml import Nvml
@@ -159,10 +160,15 @@ class Machine:
         """Returns the network interfaces apart from loopback, and whether each is up."""
         return {name: stats.isup for name, stats in psutil.net_if_stats().items() if name != "lo"}
 
-    def load_library(self, backend: str) -> str:
-        """Loads libseed_<backend>.so; returns its path. Raises MissingDependencyError."""
-        _native.load(backend)
-        return str(_native.library_path(backend))
+    def load_library(self, backend: str, architecture: str = "") -> str:
+        """Loads libseed_<backend>.so, for an architecture ("90") if given; returns its path.
+
+        Raises:
+            MissingDependencyError: There is none.
+        """
+        path = cuda_device.find_library(architecture) if architecture else _native.library_path(backend)
+        _native.load_path(path)
+        return str(path)
 
     def roms(self) -> tuple[str, int]:
         """Returns (folder of the ROM images, images in it). Raises UserError, also where there is no folder."""
@@ -280,8 +286,9 @@ def check_cpu_library(machine: Machine, plan: Plan) -> Check:
 def check_cuda_library(machine: Machine, plan: Plan) -> Check:
     """The native library for CUDA, and whether it holds code for these GPUs."""
     gpus = machine.driver.gpus
+    capability = next((gpu.compute_capability for gpu in gpus if gpu.compute_capability), ())
     try:
-        path = machine.load_library("cuda")
+        path = machine.load_library("cuda", "".join(map(str, capability)))
     except MissingDependencyError as error:
         if not gpus:
             return Check("library (CUDA)", "absent", "not built; there is no GPU")

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seed_hpc import _native
-from seed_hpc.envs import environment_build, roms, translation
+from seed_hpc.envs import cuda_device, environment_build, roms, translation
 from seed_hpc.envs.games import GameInfo, find_game, game_names
 from seed_hpc.errors import MissingDependencyError, RunFailedError, UserError
 from seed_hpc.files import new_file, read_json_object, write_json
@@ -504,12 +504,13 @@ def _inspect(args: argparse.Namespace) -> int:
 
 
 def _list(_args: argparse.Namespace) -> int:
-    for backend in ("cpu", "cuda"):
+    found = [("cuda", path) for path in cuda_device.libraries()]
+    for backend in ("cpu",) if found else ("cpu", "cuda"):
         try:
-            path = _native.library_path(backend)
+            found.append((backend, _native.library_path(backend)))
         except MissingDependencyError as error:
             print(f"{backend}: {error}")
-            continue
+    for backend, path in sorted(found):
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         print(f"{backend}: {path}, {wording.size(path.stat().st_size)}, sha256:{digest[:12]}")
     nvcc = find_nvcc()

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 PHASES = (
     "environment",  # emulation and observation
     "inference",  # network and sampling of actions
+    "actor",  # both of them as one CUDA graph
     "replay",  # append, sample, priorities
     "learner",  # loss, gradient, optimizer
     "exchange",  # collectives of gradients, decisions and metrics; those of gradients run beside the learner

@@ -126,6 +126,7 @@ def dominant_phase(run: dict[str, Any]) -> Finding | None:
     advice = {
         "environment": "more env.num_threads, or device cuda",
         "inference": "more environments a batch (env.num_envs), or a smaller network",
+        "actor": "more environments a batch (env.num_envs), or a smaller network",
         "learner": "a smaller network, bf16, or fewer updates a frame",
         "replay": "a larger prefetch, or a smaller training.batch_size",
         "exchange": "larger batches a rank, or another exchange algorithm (`seed-hpc topology`)",

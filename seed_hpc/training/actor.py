@@ -65,7 +65,7 @@ class Actor:
         self.generator = torch.Generator(device).manual_seed(seed)
         self.num_unrolls = 0
 
-        self._stream = Stream(device)
+        self.stream = Stream(device)
         self._filled = [Signal(device) for _ in range(num_buffers)]
         self._released = [Signal(device) for _ in range(num_buffers)]
         self._times: dict[int, tuple[Instant, Instant]] = {}
@@ -73,7 +73,7 @@ class Actor:
         on_host = getattr(envs, "steps_on_host", False)
         self._use_cuda_graph = use_cuda_graph and device.type == "cuda" and not on_host
 
-        with self._stream.use():
+        with self.stream.use():
             obs_BX, _ = envs.reset(seed=seed)
             self._obs_BX = obs_BX.to(device, copy=True)
             num_envs = envs.num_envs
@@ -92,13 +92,14 @@ class Actor:
         """Fills the next buffer and returns it; on CUDA it returns before the device is done, see `wait_for`."""
         index = self.num_unrolls % len(self._buffers)
         rollout = self._buffers[index]
-        with self._stream.use():
+        with self.stream.use():
             self._released[index].wait()
             rollout.policy_version = self.publication.copy()
             began = Instant(self.device)
             graph = self._graphs[index]
             if graph is not None:
-                graph.replay()
+                with ranges.phase("actor"):
+                    graph.replay()
             elif self._use_cuda_graph and self.num_unrolls >= _EAGER_UNROLLS * len(self._buffers):
                 self._capture(index)
             else:
@@ -184,7 +185,7 @@ class Actor:
         """Records the unroll into buffer `index` as a graph and runs it once."""
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)
-        with torch.cuda.graph(graph, stream=self._stream.cuda_stream):
+        with torch.cuda.graph(graph, stream=self.stream.cuda_stream):
             self._run(self._buffers[index])
         self._graphs[index] = graph
         graph.replay()

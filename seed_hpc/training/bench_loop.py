@@ -94,7 +94,8 @@ def measure(loop: ClosedLoop, repeats: int, seconds: float) -> tuple[list[Measur
         seconds: At least so long is each.
     """
     learn = _iteration(loop)
-    ways = {ENVIRONMENT: _steps(loop), INFERENCE: loop.actor.unroll, CLOSED_LOOP: learn}
+    actor = loop.actor
+    ways = {ENVIRONMENT: _steps(loop), INFERENCE: lambda: actor.synchronize(actor.unroll()), CLOSED_LOOP: learn}
     updates_wanted = loop.learner.num_updates + 1
     for _ in range(WARM_UP_ROLLOUTS):
         learn()

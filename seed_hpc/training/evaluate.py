@@ -149,6 +149,8 @@ def play_episodes(
         reward_B = raw_reward_B.clamp(-1, 1).float() if clip_rewards else raw_reward_B.float()
         running = running[~(terminated | truncated)[running]]
         first = False
+    if hasattr(envs, "synchronize"):  # on CUDA: raises what went wrong in a step
+        envs.synchronize()
     return Episodes(
         returns=return_B.tolist(),
         steps=steps_B.tolist(),
@@ -215,12 +217,12 @@ def evaluate(experiment: Experiment, checkpoint: Path, device: torch.device) -> 
     clip = experiment.env.reward_clipping
     trained, policy, state = play_trained(experiment, checkpoint, device)
 
-    reference = _compare_with_reference(experiment, trained)
-
     envs = make_environments(experiment.env, num_envs=options.random_episodes, device=device, **WHOLE_GAMES)
     random = RandomPolicy(envs.single_action_space, seed=options.seed, device=device)
     untrained = play_episodes(envs, random, seed=options.seed, clip_rewards=clip)
+    has_reference = getattr(getattr(envs, "info", None), "has_reference_policy", False)
     envs.close()
+    reference = _compare_with_reference(experiment, trained) if has_reference else None
 
     summary = trained.summary()
     of_teacher = {}
@@ -286,13 +288,11 @@ def _num_parameters(network: Network) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
 
 
-def _compare_with_reference(experiment: Experiment, trained: Episodes) -> dict[str, Any] | None:
+def _compare_with_reference(experiment: Experiment, trained: Episodes) -> dict[str, Any]:
     """Returns the reference policy's summary, and what the agent gains on it, episode by episode with equal seeds."""
     options, device = experiment.evaluation, torch.device("cpu")
     envs: Any = make_environments(experiment.env, num_envs=options.episodes, device=device)
     try:
-        if not getattr(getattr(envs, "info", None), "has_reference_policy", False):
-            return None
         played = play_reference(envs, seed=options.seed)
     finally:
         envs.close()

@@ -65,10 +65,11 @@ class Learner:
         self.num_updates = 0
         self.last_lag = 0.0
         self.latency = StepToGradient()
-        trained: nn.Module = wrap(network) if wrap is not None else network
+        self._stream = Stream(device)
+        with self._stream.use():  # DDP gathers gradients on the stream that it was made on
+            trained: nn.Module = wrap(network) if wrap is not None else network
         self._trained: nn.Module = torch.compile(trained) if compile_network else trained  # type: ignore[assignment]
         self._parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-        self._stream = Stream(device)
         self._finite = torch.ones((), dtype=torch.bool, device=device)
         self._metric_names: list[str] = []
         self._window: Tensor | None = None  # (WINDOW_UPDATES, number of metrics), a ring
@@ -104,7 +105,7 @@ class Learner:
         self._last_batch = batch
         with self.precision.autocast():
             output = self.agent.loss(self._trained, batch)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.network.zero_grad(set_to_none=True)  # not the optimizer's: apex's takes no argument
         scaler = self.precision.scaler
         scaler.scale(output.loss).backward()  # type: ignore[no-untyped-call]
         scaler.unscale_(self.optimizer)

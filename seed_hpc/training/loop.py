@@ -152,20 +152,27 @@ class ClosedLoop:
     def learn_from(self, rollout: Rollout) -> None:
         """Updates on a rollout and counts it."""
         frames, total = self.statistics.frames, self.options.total_frames
-        self.agent.set_progress(min(1.0, frames / total))
+        with self.actor.stream.use():  # what it changes is read there, by the unrolls that follow
+            self.agent.set_progress(min(1.0, frames / total))
         self.learning_rate = learning_rate(self.experiment.optimizer, frames, total)
         self.learner.update(rollout, self.actor, self.learning_rate)
         self.actor.synchronize(rollout)
         self.statistics.add(rollout)
         ranges.step()
 
+    def check(self) -> None:
+        """On CUDA, where work is only launched, waits for it and raises what went wrong in it."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            self.learner.check_finite()
+            if hasattr(self.envs, "synchronize"):
+                self.envs.synchronize()
+
     def state_dict(self) -> dict[str, Any]:
         """Returns everything that the next iteration depends on."""
         while self.pending:  # what is under way is learned from, not lost
             self.learn_from(self.pending.popleft())
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-            self.learner.check_finite()
+        self.check()
         return {
             "learner": self.learner.state_dict(),
             "actor": self.actor.state_dict(),
@@ -213,6 +220,8 @@ class ClosedLoop:
         self.statistics.load_state_dict(state["statistics"])
         self.seconds = float(state["seconds"])
         self.convergence.load_state_dict(state.get("convergence", {}))
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # the streams of actor and learner do not wait for these copies
 
 
 class _Recorder:
@@ -277,8 +286,7 @@ class _Recorder:
     def log(self) -> None:
         """Writes a log line. All but its times, rates and memory are functions of the run's position alone."""
         loop, statistics = self.loop, self.loop.statistics
-        if loop.device.type == "cuda":
-            loop.learner.check_finite()
+        loop.check()
         now = time.perf_counter()
         elapsed = now - self._logged
         episodes = loop.peers.total(statistics.episodes)

@@ -36,17 +36,18 @@ class Signal:
     """
 
     def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._event: Any = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def record(self) -> None:
-        """Marks the current end of the current stream's work."""
+        """Marks the current end of the work of the device's current stream."""
         if self._event is not None:
-            self._event.record()
+            self._event.record(torch.cuda.current_stream(self._device))
 
     def wait(self) -> None:
-        """The current stream's further work starts after the mark; at once if there is none yet."""
+        """The further work of the device's current stream starts after the mark; at once if there is none yet."""
         if self._event is not None:
-            self._event.wait()
+            self._event.wait(torch.cuda.current_stream(self._device))
 
     def synchronize(self) -> None:
         """The host waits until the device has reached the mark; not at all if there is none yet."""
@@ -55,7 +56,7 @@ class Signal:
 
 
 class Instant:
-    """A moment in the current stream's work; on a CPU, now.
+    """A moment in the work of the device's current stream; on a CPU, now.
 
     Args:
         device: Whose time it is.
@@ -66,7 +67,7 @@ class Instant:
         self._seconds = time.perf_counter()
         if device.type == "cuda":
             self._event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            self._event.record()
+            self._event.record(torch.cuda.current_stream(device))
 
     def seconds_to(self, later: Instant) -> float:
         """Returns the time between two moments; on CUDA it waits for the device to reach the later one."""

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 
 import seed_hpc
+from seed_hpc.config import load_experiment
+from seed_hpc.training.loop import ClosedLoop
 
 _SETTINGS: tuple[dict[str, Any], ...] = (
     {"repeat_action_probability": 0.25},
@@ -93,6 +95,44 @@ def _compare(found: Any, wanted: Any, when: str) -> str:
     return ""
 
 
+def actor_difference(experiment: str, device: str = "cuda", num_unrolls: int = 12) -> str:
+    """Compares the rollouts of an actor that replays CUDA graphs with an eager one's, while their learners learn.
+
+    Args:
+        experiment: A shipped one.
+        device: On a CPU there are no graphs, and both are the same.
+        num_unrolls: More than an actor makes before it captures.
+
+    Returns:
+        "", or what differs first.
+    """
+    options = [f"training.device={device}", "env.num_envs=16", "training.rollouts_ahead=0"]
+    if "apex" in experiment:
+        options += ["agent.learning_starts=200", "agent.replay_capacity=2000"]
+    captured, eager = (
+        ClosedLoop(load_experiment(experiment, [*options, f"training.cuda_graph={graph}"])) for graph in (True, False)
+    )
+    try:
+        for unroll in range(num_unrolls):
+            for loop in (captured, eager):
+                loop.learn_from(loop.actor.unroll())
+                loop.check()
+            rollouts = [loop.actor._buffers[unroll % len(loop.actor._buffers)] for loop in (captured, eager)]
+            tensors = [{**vars(rollout), **rollout.inputs._asdict(), **rollout.behaviour} for rollout in rollouts]
+            for name, tensor in tensors[0].items():
+                if torch.is_tensor(tensor) and not torch.equal(tensor.nan_to_num(), tensors[1][name].nan_to_num()):
+                    return f"{name} differs in unroll {unroll}"
+            # Sums of a learner on a device have no fixed order: with equal networks the next rollouts can be equal.
+            eager.learner.network.load_state_dict(captured.learner.network.state_dict())
+            eager.check()
+        if device.startswith("cuda") and not any(captured.actor._graphs):
+            return "no graph was captured"
+        return ""
+    finally:
+        captured.envs.close()
+        eager.envs.close()
+
+
 class Stepper:
     """Environments that step into tensors of their own, with random actions that are on the device already."""
 
@@ -106,6 +146,8 @@ class Stepper:
         self.observations = torch.empty(self.envs.observation_space.shape, dtype=torch.uint8, device=place)
         self.rewards = torch.empty(num_envs, dtype=torch.int32, device=place)
         self.ends = torch.empty(2, num_envs, dtype=torch.bool, device=place)
+        if place.type == "cuda":
+            torch.cuda.synchronize(place)  # whatever stream steps next finds the actions there
 
     def step(self, number: int) -> None:
         """Enqueues a step."""

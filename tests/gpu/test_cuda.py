@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 import torch
-from gpu.on_device import Stepper, difference, environment_difference, graph_against_eager
+from gpu.on_device import Stepper, actor_difference, difference, environment_difference, graph_against_eager
 
 import seed_hpc
 from seed_hpc.errors import MissingDependencyError
@@ -43,6 +43,12 @@ def test_tensors_are_the_devices():
 
 def test_a_graph_equals_eager_steps():
     assert graph_against_eager("pong", 256, seconds=0.2)["equal"]
+
+
+@pytest.mark.parametrize("experiment", ["breakout_vtrace_demo", "pong_pqn", "pong_apex_dqn"])
+def test_a_captured_rollout_equals_an_eager_one(experiment):
+    """The closed loop itself: actor, graphs, streams and learner, until the graphs have been replayed."""
+    assert actor_difference(experiment) == ""
 
 
 def test_any_stream():

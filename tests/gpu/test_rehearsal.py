@@ -69,3 +69,44 @@ def test_throughput_and_its_table(host_device):
     assert row["lane_bytes"] > 2 * 210 * 160
     table = check.to_markdown({"device": "a device", "commit": "0123abc", "throughput": [row]})
     assert f"| pong | 2 | {row['frames_per_second']:,} |" in table
+
+
+def test_rollouts_are_compared(monkeypatch):
+    assert on_device.actor_difference("pong_apex_dqn", "cpu", num_unrolls=3) == ""
+    load, seeds = on_device.load_experiment, iter(("1", "2"))
+    monkeypatch.setattr(
+        on_device, "load_experiment", lambda name, options: load(name, [*options, f"training.seed={next(seeds)}"])
+    )
+    assert "differs in unroll 0" in on_device.actor_difference("breakout_vtrace_demo", "cpu", num_unrolls=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "fine"),
+    [
+        ("loop", "failed: Traceback", False),
+        ("loop", "not finished after 120 s", False),
+        ("tests", "passed: 3 passed, 9 skipped in 2 s", False),
+        ("exchange", "failed: ", False),
+        ("compute_sanitizer", "not run: compute-sanitizer is not installed", True),
+        ("compute_sanitizer", "failed: ", False),
+    ],
+)
+def test_what_a_device_must_pass(name, result, fine):
+    record = dict.fromkeys(("tests", "exchange", "loop", "compute_sanitizer"), "passed: 12 passed in 2 s")
+    assert check.tools_passed(record)
+    assert check.tools_passed({**record, name: result}) == fine
+
+
+def test_what_was_found_before_a_fault_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "find_device", lambda: ("A GPU", ""))
+    monkeypatch.setattr(sys, "argv", ["check.py", "--output", str(tmp_path)])
+
+    def fault(args, record):
+        record["parity"] = {"pong": "equal"}
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(check, "check", fault)
+    assert check.main() == 1
+    record = json.loads((tmp_path / "a_gpu.json").read_text())
+    assert (record["parity"], record["passed"]) == ({"pong": "equal"}, False)
+    assert "illegal memory access" in record["error"]

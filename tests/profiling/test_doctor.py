@@ -76,7 +76,7 @@ class Fake(Machine):
     def interfaces(self):
         return self.network
 
-    def load_library(self, backend):
+    def load_library(self, backend, architecture=""):
         if backend not in self.libraries:
             raise MissingDependencyError(f"libseed_{backend}.so was not found in /x: build it")
         return self.libraries[backend]

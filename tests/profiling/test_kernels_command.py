@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seed_hpc import cli
-from seed_hpc.profiling import kernels_command
+from seed_hpc import _native, cli
+from seed_hpc.profiling import doctor, kernels_command
 from seed_hpc.profiling.kernels_command import check_resources, find_nvcc
 from seed_hpc.report.document import build_document, validate_document
 from seed_hpc.report.run_record import RunRecord
@@ -191,3 +191,14 @@ def test_list_names_libraries_and_compiler(capsys):
     printed = capsys.readouterr().out
     assert "cpu: " in printed
     assert "nvcc: " in printed
+
+
+def test_list_and_doctor_look_where_a_run_looks(capsys, tmp_path, monkeypatch):
+    """In a folder for each architecture, as `make kernels` and the pipeline lay them out."""
+    library = tmp_path / "sm_90" / "libseed_cuda.so"
+    library.parent.mkdir()
+    library.write_bytes(_native.library_path("cpu").read_bytes())
+    monkeypatch.setenv("SEED_HPC_LIBRARY_DIR", f"{_native.library_path('cpu').parent}:{tmp_path}")
+    assert kernels("list") == 0
+    assert f"cuda: {library}, " in capsys.readouterr().out
+    assert doctor.Machine().load_library("cuda", "90") == str(library)
