@@ -404,6 +404,11 @@ seed_status check_idle(const Pool& pool) {
   return fail(SEED_BAD_STATE, "%d lanes are still stepping: call recv first", pool.workers->num_outstanding());
 }
 
+// Drops the results of lanes that are still stepping: a reset is how a loop starts over.
+void wait_for_lanes(Pool& pool) {
+  if (pool.workers->num_outstanding() > 0) pool.workers->wait(pool.workers->num_outstanding());
+}
+
 seed_status check_lane(const Pool& pool, int32_t lane) {
   return check_range("lane", lane, 0, pool.options.num_envs - 1);
 }
@@ -471,12 +476,14 @@ seed_status seed_pool_actions(const seed_pool* pool, int32_t* num_actions, int32
   return SEED_OK;
 }
 
-seed_status seed_pool_set_modes(seed_pool* pool, const int32_t* modes, const int32_t* difficulties) {
+seed_status seed_pool_set_modes(seed_pool* pool, const uint8_t* mask, const int32_t* modes,
+                                const int32_t* difficulties) {
   SEED_CHECK(check_pointer(pool, "pool"));
-  SEED_CHECK(check_idle(*pool));
-  SEED_CHECK(check_modes(pool->game_index, pool->num_envs(), modes, difficulties));
-  if (modes != nullptr) std::copy(modes, modes + pool->num_envs(), pool->modes.begin());
-  if (difficulties != nullptr) std::copy(difficulties, difficulties + pool->num_envs(), pool->difficulties.begin());
+  SEED_CHECK(check_process(*pool));
+  SEED_CHECK(check_modes(pool->game_index, pool->num_envs(), mask, modes, difficulties));
+  wait_for_lanes(*pool);
+  replace_values(mask, modes, pool->modes);
+  replace_values(mask, difficulties, pool->difficulties);
   return SEED_OK;
 }
 
@@ -485,8 +492,7 @@ seed_status seed_pool_reset(seed_pool* pool, const uint8_t* mask, const int32_t*
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_pointer(outputs, "outputs"));
   SEED_CHECK(check_process(*pool));
-  // Lanes that still step are waited for: a reset is how a loop starts over.
-  if (pool->workers->num_outstanding() > 0) pool->workers->wait(pool->workers->num_outstanding());
+  wait_for_lanes(*pool);
   const bool all_seeded = [&] {
     for (int32_t i = 0; i < pool->num_envs(); ++i) {
       if (mask != nullptr && mask[i] == 0) continue;

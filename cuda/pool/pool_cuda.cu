@@ -373,12 +373,13 @@ seed_status seed_pool_actions(const seed_pool* pool, int32_t* num_actions, int32
 }
 
 // The device learns of them at the next reset, or at once where lanes reset themselves.
-seed_status seed_pool_set_modes(seed_pool* pool, const int32_t* modes, const int32_t* difficulties) {
+seed_status seed_pool_set_modes(seed_pool* pool, const uint8_t* mask, const int32_t* modes,
+                                const int32_t* difficulties) {
   SEED_CHECK(check_pointer(pool, "pool"));
-  SEED_CHECK(check_modes(pool->game_index, pool->num_envs(), modes, difficulties));
+  SEED_CHECK(check_modes(pool->game_index, pool->num_envs(), mask, modes, difficulties));
   const DeviceScope scope(pool->device);
-  if (modes != nullptr) std::copy(modes, modes + pool->num_envs(), pool->modes.begin());
-  if (difficulties != nullptr) std::copy(difficulties, difficulties + pool->num_envs(), pool->difficulties.begin());
+  replace_values(mask, modes, pool->modes);
+  replace_values(mask, difficulties, pool->difficulties);
   return pool->prepare_starts();
 }
 

@@ -55,10 +55,11 @@ inline seed_status check_options(const seed_pool_options& options) {
   return SEED_OK;
 }
 
-inline seed_status check_modes(int32_t game_index, int32_t num_envs, const int32_t* modes,
+inline seed_status check_modes(int32_t game_index, int32_t num_envs, const uint8_t* mask, const int32_t* modes,
                                const int32_t* difficulties) {
   const Game& game = kGames[game_index];
   for (int32_t i = 0; i < num_envs; ++i) {
+    if (mask != nullptr && mask[i] == 0) continue;
     const uint16_t* const first = kGameModes + game.first_mode;
     if (modes != nullptr && std::find(first, first + game.num_modes, modes[i]) == first + game.num_modes)
       return fail(SEED_INVALID_ARGUMENT, "%s has no mode %d", kGameNames[game_index], modes[i]);
@@ -67,6 +68,13 @@ inline seed_status check_modes(int32_t game_index, int32_t num_envs, const int32
       return fail(SEED_INVALID_ARGUMENT, "%s has no difficulty %d", kGameNames[game_index], difficulties[i]);
   }
   return SEED_OK;
+}
+
+// Replaces the values of the lanes of `mask`; NULL = all of them, or no new values.
+inline void replace_values(const uint8_t* mask, const int32_t* replacements, std::vector<int32_t>& values) {
+  if (replacements == nullptr) return;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (mask == nullptr || mask[i] != 0) values[i] = replacements[i];
 }
 
 inline LaneOptions lane_options_of(const seed_pool_options& options, const Game& game) {
@@ -93,7 +101,7 @@ inline seed_status check_new_pool(int32_t game, const uint8_t* rom, int64_t rom_
   SEED_CHECK(check_pointer(options, "options"));
   SEED_CHECK(check_pointer(pool, "pool"));
   SEED_CHECK(check_options(*options));
-  SEED_CHECK(check_modes(game, options->num_envs, modes, difficulties));
+  SEED_CHECK(check_modes(game, options->num_envs, nullptr, modes, difficulties));
   return check_rom_size(game, rom_size);
 }
 

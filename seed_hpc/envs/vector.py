@@ -239,6 +239,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             keep_pictures=bool(keep_pictures),
             device=self._device_number,
         )
+        if self.autoreset_mode == AutoresetMode.DISABLED and 0 < options.batch_size < options.num_envs:
+            raise UserError("autoreset_mode='Disabled' needs batch_size=num_envs: ended lanes are reset by a mask")
         self.num_envs = num_envs
         modes = self._per_lane("mode", mode)
         difficulties = self._per_lane("difficulty", difficulty)
@@ -307,7 +309,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 holds one seed for each lane being reset, on which alone the lane then depends. None goes on drawing;
                 the first reset then takes seeds from the system.
             options: `reset_mask`, bool (num_envs,), chooses the lanes; the others report their present observation.
-                `mode` and `difficulty`, one number or one a lane, hold from these resets on.
+                `mode` and `difficulty`, one number or one a lane, hold for the chosen lanes from now on.
 
         Returns:
             Observations uint8 (batch_size, stack_num, height, width[, 3]) and infos.
@@ -324,7 +326,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         consecutive = self.rng == "ale"
         seeds, env_ids = lane_seeds(seed, mask, numbers, seeded=self._seeded, consecutive=consecutive)
         if "mode" in options or "difficulty" in options:
-            self._set_modes(options.get("mode"), options.get("difficulty"))
+            self._set_modes(mask, options.get("mode"), options.get("difficulty"))
         rows = self._take_rows(final=False)
         self._check(
             self._library.seed_pool_reset(
@@ -576,9 +578,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             int32(name, extreme.item())
         return np.ascontiguousarray(np.broadcast_to(given, (self.num_envs,)), dtype=np.int32)
 
-    def _set_modes(self, mode: ArrayLike | None, difficulty: ArrayLike | None) -> None:
+    def _set_modes(self, mask: NDArray[np.bool_] | None, mode: ArrayLike | None, difficulty: ArrayLike | None) -> None:
         modes, difficulties = self._per_lane("mode", mode), self._per_lane("difficulty", difficulty)
-        self._check(self._library.seed_pool_set_modes(self._pool, address_of(modes), address_of(difficulties)))
+        set_modes = self._library.seed_pool_set_modes
+        self._check(set_modes(self._pool, address_of(mask), address_of(modes), address_of(difficulties)))
 
     def _reset_mask(self, mask: Any) -> NDArray[np.bool_] | None:
         if mask is not None and self.batch_size != self.num_envs:

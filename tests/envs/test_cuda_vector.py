@@ -96,6 +96,17 @@ def test_equals_the_cpu(make, options):
     np.testing.assert_array_equal(device.ram(), cpu.ram())
 
 
+def test_a_masked_reset_leaves_the_modes_of_other_lanes(make):
+    device, cpu = make("space_invaders", mode=[0, 4, 0])
+    mask = np.array([True, False, False])
+    for options in ({}, {"options": {"reset_mask": mask, "mode": 15}}, {"options": {"reset_mask": ~mask}}):
+        assert_equal(*(envs.reset(seed=5, **options) for envs in (device, cpu)))
+        np.testing.assert_array_equal(device.ram(), cpu.ram())
+    device_of_its_own, _ = make("space_invaders", mode=[15, 4, 0])
+    device_of_its_own.reset(seed=5)
+    np.testing.assert_array_equal(device.ram(), device_of_its_own.ram())
+
+
 def test_step_into_and_snapshots(make):
     device, cpu = make()
     for envs in (device, cpu):

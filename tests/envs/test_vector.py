@@ -75,6 +75,38 @@ def test_modes_and_difficulties_equal_machines_of_ale_py():
     np.testing.assert_array_equal(env.ram()[0], pair.ale.getRAM())
 
 
+def test_a_masked_reset_leaves_the_modes_of_other_lanes():
+    env, plain = make("space_invaders", 3, mode=[0, 4, 0]), make("space_invaders", 3, mode=[0, 4, 0])
+    for side in (env, plain):
+        side.reset(seed=5)
+    first = np.array([True, False, False])
+    env.reset(seed=5, options={"reset_mask": first, "mode": 15, "difficulty": [1, 1, 1]})
+    state = env.clone_lanes([0])[0]
+    for side in (env, plain):  # with the generators as they were
+        side.reset(seed=[6, 7], options={"reset_mask": ~first})
+    assert env.clone_lanes([1, 2]) == plain.clone_lanes([1, 2])
+    assert env.clone_lanes([0]) == [state]
+    env.reset(seed=5, options={"difficulty": [0, 0, 0]})
+    both = make("space_invaders", 3, mode=[15, 4, 0])
+    both.reset(seed=5)
+    assert env.clone_state() == both.clone_state()
+    # backgammon starts with a difficulty that is none of its own.
+    env = make("backgammon", 3)
+    env.reset(seed=5)
+    env.reset(options={"reset_mask": first, "difficulty": 3})
+
+
+def test_a_reset_in_another_mode_waits_for_lanes_that_step():
+    small = seed_hpc.AtariVectorEnv("breakout", 4, batch_size=2, num_threads=2)
+    small.reset(seed=1)
+    with pytest.raises(UserError, match="breakout has no mode 1"):
+        small.reset(seed=1, options={"mode": 1})
+    small.recv()
+    observations, infos = small.reset(seed=1, options={"mode": 4})
+    assert infos["env_id"].tolist() == [0, 1]
+    np.testing.assert_array_equal(observations, make("breakout", 2, mode=4).reset(seed=1)[0])
+
+
 def test_spaces_and_metadata_equal_those_of_ale_py():
     for options in ({}, {"grayscale": False, "stack_num": 2}, {"continuous": True}, {"batch_size": 2}):
         ours, theirs = make(num_envs=4, **options), AleVectorEnv("breakout", 4, **options)
@@ -375,6 +407,7 @@ def test_a_refused_snapshot_is_no_reset(game):
         ({"continuous_action_threshold": 2.0}, "continuous_action_threshold is 2.0"),
         ({"max_num_frames_per_episode": -1}, "max_num_frames_per_episode is -1"),
         ({"num_threads": -2}, "num_threads is -2"),
+        ({"autoreset_mode": "Disabled", "batch_size": 2}, "autoreset_mode='Disabled' needs batch_size=num_envs"),
         ({"autoreset_mode": "Sometimes"}, "must be one of NextStep, SameStep, Disabled"),
         ({"rng": "dice"}, "rng is 'dice'"),
         ({"output": "jax"}, "output is 'jax'"),

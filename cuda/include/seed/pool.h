@@ -89,8 +89,10 @@ SEED_API seed_status seed_pool_synchronize(seed_pool* pool);
 /* Number of discrete actions and the action number (0..17) of each; `actions` has room for 18. */
 SEED_API seed_status seed_pool_actions(const seed_pool* pool, int32_t* num_actions, int32_t* actions);
 
-/* Mode and difficulty of lanes from their next reset on; arrays as in seed_pool_create. */
-SEED_API seed_status seed_pool_set_modes(seed_pool* pool, const int32_t* modes, const int32_t* difficulties);
+/* Mode and difficulty of the lanes of `mask` (as in seed_pool_reset) from their next reset on; arrays as in
+ * seed_pool_create. Like a reset it drops the results of lanes that are still stepping. */
+SEED_API seed_status seed_pool_set_modes(seed_pool* pool, const uint8_t* mask, const int32_t* modes,
+                                         const int32_t* difficulties);
 
 /* Starts episodes. `mask` (num_envs bytes) chooses the lanes, NULL = all; the others report their present state.
  * `seeds` and `env_ids` (num_envs entries, read where the mask is set) restart a lane's generators, SEED_NO_SEED and
