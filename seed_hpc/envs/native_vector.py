@@ -214,6 +214,7 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
         mask = reset_mask((options or {}).get("reset_mask"), self.num_envs, seeded=self._seeded)
         seeds, env_ids = lane_seeds(seed, mask, self._first_env_id + self._env_ids, seeded=self._seeded)
         rows = self._take_rows(final=False)
+        self._seeded = True  # also where an environment fails: the next step then says so again
         self._check(
             self._library.seed_env_pool_reset(
                 self._pool,
@@ -223,7 +224,6 @@ class NativeVectorEnv(VectorEnv[Any, Any, Any]):
                 ctypes.c_void_p(self._rows_address),
             )
         )
-        self._seeded = True
         observations, _, _, _, infos = rows
         return self._to_output(observations), {key: self._to_output(value) for key, value in infos.items()}
 
