@@ -135,18 +135,19 @@ struct OrderBook {
     return message;
   }
 
-  SEED_HD void replay_message(Context& context) {
-    if (next_message >= num_recorded(context)) {  // a reset has failed, or the lane comes from another recording
-      context.error = kErrorTooShort;
-      return;
-    }
+  SEED_HD void replay_message(const Context& context) {
     const OrderMessage message = recorded(context, next_message++);
     note(book.apply(message), message.kind == kExecution ? -message.side : message.side);
   }
 
   SEED_HD void advance_market(Context& context) {
     const int32_t count = whole(context, kMessages);
-    for (int32_t i = 0; i < count && context.error == 0; ++i) {
+    // A lane that was not reset or comes from another recording.
+    if (context.data_bytes > 0 && next_message + int64_t{count} > num_recorded(context)) {
+      context.error = kErrorTooShort;
+      return;
+    }
+    for (int32_t i = 0; i < count; ++i) {
       if (context.data_bytes > 0)
         replay_message(context);
       else
