@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seed_hpc.errors import MissingDependencyError, UserError
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 _OUT_OF_MEMORY = 3
 

@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a function or struct of the ABI changes its meaning; checked by the loader. */
-#define SEED_ABI_VERSION 1
+#define SEED_ABI_VERSION 2
 
 #if defined(__GNUC__)
 #define SEED_API __attribute__((visibility("default")))
