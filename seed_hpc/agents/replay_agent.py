@@ -188,7 +188,7 @@ class ReplayAgent(Agent):
         """Acts epsilon-greedily, each environment with its own epsilon, and records Q of the action and of the best."""
         q_TBA, state_BS = network(inputs, state_BS)
         q_BA = q_TBA[0]
-        epsilon = self.evaluation_epsilon if greedy else self.epsilon_B
+        epsilon = self.evaluation_epsilon if greedy else self.epsilon_B[: len(q_BA)]  # fewer where a plan is made
         action_B = epsilon_greedy(q_BA, epsilon, generator)
         q_B = q_BA.gather(-1, action_B.unsqueeze(-1)).squeeze(-1)
         return Action(action_B, {"q": q_B, "max_q": q_BA.amax(-1)}, state_BS)
