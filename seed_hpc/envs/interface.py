@@ -205,7 +205,7 @@ class ALEInterface:
     def _set(self, key: str, value: int | float | bool | str, kind: type) -> None:
         unchanged = self._get(key, kind)
         if isinstance(value, bool | str) and value != unchanged:
-            raise UserError(f"the setting '{key}' cannot be changed: docs/environments.md says why")
+            raise UserError(f"the setting '{key}' cannot be changed: leave it at {unchanged!r} (docs/environments.md)")
         self._settings[key] = value
 
     # ---- Cartridge and episodes ----------------------------------------------------------------------------------

@@ -210,12 +210,12 @@ def replace_lanes(
     clone: Callable[[Sequence[int]], list[bytes]],
     restore: Callable[[int, bytes], None],
 ) -> None:
-    """Restores lanes, all of them or, where one of the snapshots is refused, none."""
-    before = clone(targets)
+    """Restores lanes, all of them or, where one of the snapshots is refused, none: then those before it go back."""
+    before = clone(targets[:-1])  # a refused snapshot leaves its own lane as it was
     try:
         for lane, snapshot in zip(targets, snapshots, strict=True):
             restore(lane, bytes(snapshot))
     except Exception:
-        for lane, snapshot in zip(targets, before, strict=True):
+        for lane, snapshot in zip(targets, before, strict=False):
             restore(lane, snapshot)
         raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -441,36 +441,3 @@ _READERS: tuple[tuple[tuple[str, ...], Callable[[Nvml, NvmlDevice, float], tuple
         _gpm,
     ),
 )
-
-
-def visible_uuids(devices: list[NvmlDevice], environ: Mapping[str, str]) -> list[str] | None:
-    """Returns the UUIDs that CUDA would number 0, 1, ... in a process with this environment.
-
-    Entries of CUDA_VISIBLE_DEVICES are numbers or (shortened) UUIDs; like CUDA, the list ends at the first entry
-    that does not exist.
-
-    Returns:
-        None where it cannot be known: CUDA numbers unlike GPUs by speed unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
-    """
-    physical = [device for device in devices if device.parent_uuid is None]
-    setting = environ.get("CUDA_VISIBLE_DEVICES")
-    numbers_known = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({d.name for d in physical}) <= 1
-    if setting is None:
-        return [device.uuid for device in physical] if numbers_known else None
-    chosen: list[str] = []
-    for entry in (part.strip() for part in setting.split(",")):
-        if entry.lstrip("+").isdigit():
-            if not numbers_known:
-                return None
-            if int(entry) >= len(physical):
-                break
-            uuid = physical[int(entry)].uuid
-        else:
-            matches = [device.uuid for device in devices if entry and device.uuid.startswith(entry)]
-            if len(matches) != 1:
-                break
-            uuid = matches[0]
-        if uuid in chosen:
-            return []  # CUDA refuses a list with the same device twice
-        chosen.append(uuid)
-    return chosen

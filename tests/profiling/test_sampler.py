@@ -152,41 +152,6 @@ def test_devices_are_known_by_uuid_whatever_cuda_visible_devices_says(with_nvml,
         assert {row["gpu_utilization_pct"] for row in rows} == {10.0 * (device["index"] + 1)}
 
 
-@pytest.mark.parametrize(
-    ("scenario", "environment", "indices"),
-    [
-        ("groups", {}, [0, 1, 2, 3, 4, 5, 6, 7]),
-        ("groups", {"CUDA_VISIBLE_DEVICES": "3,1"}, [3, 1]),
-        ("groups", {"CUDA_VISIBLE_DEVICES": "GPU-00000015,GPU-00000012-0000"}, [5, 2]),
-        ("groups", {"CUDA_VISIBLE_DEVICES": "2,9,1"}, [2]),
-        ("groups", {"CUDA_VISIBLE_DEVICES": ""}, []),
-        ("groups", {"CUDA_VISIBLE_DEVICES": "1,1"}, []),
-        ("mixed", {}, None),
-        ("mixed", {"CUDA_VISIBLE_DEVICES": "1"}, None),
-        ("mixed", {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, [1]),
-    ],
-)
-def test_visible_uuids(with_nvml, scenario, environment, indices):
-    code = f"""
-        import json
-        from seed_hpc.profiling.nvml import Nvml, visible_uuids
-        with Nvml() as session:
-            uuids = visible_uuids(session.devices, {environment!r})
-        print(json.dumps(uuids))
-    """
-    expected = None if indices is None else [f"GPU-{0x10 + i:08x}-0000-4000-8000-{i:012x}" for i in indices]
-    assert json.loads(with_nvml(scenario, code)) == expected
-
-
-def test_visible_mig_instance(with_nvml):
-    code = """
-        from seed_hpc.profiling.nvml import Nvml, visible_uuids
-        with Nvml() as session:
-            print(visible_uuids(session.devices, {"CUDA_VISIBLE_DEVICES": "MIG-000000a2"})[0])
-    """
-    assert with_nvml("mig", code).strip() == "MIG-000000a2-0000-4000-8000-000000000002"
-
-
 def test_nvlink_states_and_compute_capability(with_nvml):
     code = """
         from seed_hpc.profiling.nvml import Nvml
